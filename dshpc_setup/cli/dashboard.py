@@ -1,32 +1,85 @@
-"""`dshpc dashboard`: the address printed, the pages served until Ctrl-C."""
+"""`dshpc dashboard`: the address printed, the pages served until Ctrl-C, or by a process that is kept."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_stdin, interrupt_code, put
-from dshpc_setup.cli.command_line import machine_of
+from dshpc_setup.cli.command_line import machine_of, reporter
 from dshpc_setup.cli.job_request import cluster
-from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.project import tokens
 from dshpc_setup.project.folder import Project
 
 if TYPE_CHECKING:
+    from dshpc_setup.dashboard.serve import Place
     from dshpc_setup.dashboard.source import Inside
 
 _NODE = "dshpc-node"
 _EXTRA = ("starlette", "uvicorn", "python_multipart")
 
 
-def serve(project: Project, folder: Path | None, *, port: int, listen: str, browser: bool) -> int:
-    """Serve, and give the exit code; raises DshpcError where it cannot begin."""
+@dataclass(frozen=True)
+class Asked:
+    """As the command line has it; None where it does not say."""
+
+    port: int | None = None
+    listen: str | None = None
+    browser: bool = True
+
+
+def show(project: Project, folder: Path | None, asked: Asked) -> int:
+    """Say where the one is that `up` has started, or serve; the exit code. Raises DshpcError where it
+    cannot begin."""
     _need_packages()
+    from dshpc_setup.cluster import serving
+    from dshpc_setup.dashboard import browser
+    from dshpc_setup.dashboard.serve import Place
+
+    if asked.port is None and asked.listen is None:
+        running = serving.address(project, serving.DASHBOARD)
+        if running is not None and project.foreign is None:
+            url = f"http://{running}/?token={tokens.kept(project, tokens.DASHBOARD)}"
+            put(f"{url}\n")
+            if asked.browser and os.isatty(1):
+                browser.open_now(machine_of(project), project, url)
+            return 0
+    place = Place(asked.listen or "127.0.0.1", asked.port or 0)
+    return _serve(project, folder, place, browser=asked.browser)
+
+
+def keep(project: Project, folder: Path | None, asked: Asked) -> int:
+    """Serve at the address of the setting, with the token that is kept."""
+    _need_packages()
+    from dshpc_setup.dashboard.serve import Place
+
+    if asked.port is not None or asked.listen is not None:
+        raise usage_error(
+            "--serve listens where the setting dashboard says.",
+            "--port and --listen say something else.",
+            "Leave them out, or --serve.",
+        )
+    project.need_own()
+    host, _, port = project.settings(machine_of(project).env).dashboard.rpartition(":")
+    if not host:
+        raise usage_error(
+            "The setting dashboard is off: nothing is served.",
+            "",
+            "Write it into dshpc.yaml: dashboard: 127.0.0.1:8410",
+        )
+    place = Place(host, int(port), tokens.kept(project, tokens.DASHBOARD))
+    return _serve(project, folder, place, browser=False)
+
+
+def _serve(project: Project, folder: Path | None, place: Place, *, browser: bool) -> int:
     from dshpc_setup.dashboard import serve as serving
     from dshpc_setup.dashboard.source import LiveSource
 
@@ -34,10 +87,12 @@ def serve(project: Project, folder: Path | None, *, port: int, listen: str, brow
     machine = machine_of(project)
     inside = _inside(machine, here.runtime)
     source = LiveSource(machine, project, inside, here.prepare, here.work, here.owner)
+
+    def say(url: str) -> None:
+        put(f"{url}\n" if place.token is None else f"It serves at {url.partition('?')[0]}\n")
+
     try:
-        serving.serve(
-            source, serving.Place(listen, port), lambda url: put(f"{url}\n"), browser=browser
-        )
+        serving.serve(source, place, serving.Says(say, reporter(False).note), browser=browser)
     except KeyboardInterrupt:
         return interrupt_code()
     return 0

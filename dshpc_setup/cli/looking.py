@@ -129,22 +129,29 @@ def status(
 def dashboard(
     *,
     port: Annotated[
-        int,
+        int | None,
         typer.Option("--port", metavar="N", min=0, max=65535, help="Port (default: a free one)."),
-    ] = 0,
+    ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="ADDRESS", help="Loopback address to listen on.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option("--listen", metavar="ADDRESS", help="Loopback address (default: 127.0.0.1)."),
+    ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address; open no browser.")
+    ] = False,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Serve where the setting dashboard says, as dshpc up has it."),
     ] = False,
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Show the cluster in a browser, until Ctrl-C: GPUs, jobs, logs, files; submit and cancel."""
-    from dshpc_setup.cli.dashboard import serve
+    from dshpc_setup.cli import dashboard as pages
 
-    finish(serve(needed_project(dir), dir, port=port, listen=listen, browser=not no_browser))
+    asked = pages.Asked(port, listen, browser=not no_browser)
+    project = needed_project(dir)
+    finish(pages.keep(project, dir, asked) if serve else pages.show(project, dir, asked))
 
 
 @app.command("logs", rich_help_panel="Inspect")

@@ -20,7 +20,6 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.options import NoMachine
 
-SCHEMA = "dshpc.usage/1"
 _HEADS = {"user": "USER", "method": "METHOD", "gpu-type": "GPU TYPE", "week": "WEEK"}
 
 
@@ -48,10 +47,10 @@ def usage(
     if json_output and csv_output:
         raise usage_error("--json and --csv exclude each other.", "", "dshpc usage --csv")
     project = needed_project(dir)
-    found = sums.grouped(use.ask(machine_of(project), project).sums, known)
-    rows = [each.to_json(known) for each in found]
+    told = sums.told(use.ask(machine_of(project), project).sums, known)
+    rows = told["rows"]
     if json_output:
-        print_json({"schema": SCHEMA, "exit_code": 0, "by": known, "rows": rows})
+        print_json(told)
     elif csv_output:
         put(_csv(rows, known))
     elif not rows:

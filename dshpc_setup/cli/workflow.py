@@ -1,4 +1,4 @@
-"""`dshpc workflow run|status|cancel|validate`: several jobs that wait for each other, from one file."""
+"""`dshpc workflow run|status|list|cancel|validate`: several jobs that wait for each other, from one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.terminal.command_names import as_called
-from dshpc_setup.terminal.sanitize import counted, harmless
+from dshpc_setup.terminal.sanitize import counted, harmless, plain
 
 if TYPE_CHECKING:
     from dshpc_setup.workflows.check import Place
@@ -96,6 +96,31 @@ def workflow_status(name: _Name, *, json_output: Json = False, dir: Dir = None) 
     else:
         print("\n".join(map(as_called, lines)))
     finish(int(answer["exit_code"]))
+
+
+@workflow_app.command("list")
+def workflow_list(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """List the workflows that you have run, the last one first."""
+    from dshpc_setup.workflows.request_building import WorkflowRequest
+
+    here = cluster(dir)
+    answer = ask(here.runtime, "workflow", WorkflowRequest("list", "", here.work))
+    if json_output:
+        print_json(answer)
+    else:
+        print("\n".join(_listed(answer["workflows"]) or ["No workflow has been run yet."]))
+    finish(int(answer["exit_code"]))
+
+
+def _listed(rows: list[dict[str, Any]]) -> list[str]:
+    from dshpc_setup.jobs import clock
+
+    width = max((len(plain(row["name"])) for row in rows), default=0)
+    return [
+        f"{plain(row['name']).ljust(width)}  {clock.told(row['submitted'])}  "
+        f"{counted(row['jobs'], 'job')}  {plain(row['file'])}"
+        for row in rows
+    ]
 
 
 @workflow_app.command("cancel", epilog=examples("dshpc workflow cancel steps"))

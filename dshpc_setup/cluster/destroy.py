@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dshpc_setup.builtin import ports
-from dshpc_setup.cluster import last_engine, metrics_service, neighbours, stopping, workers
+from dshpc_setup.cluster import last_engine, neighbours, serving, stopping, workers
 from dshpc_setup.cluster.operations import COMPOSE_LABEL, Target, find_compose, ours, target
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
@@ -59,7 +59,7 @@ def destroy(
         there = ours(machine, cluster)
         _ask(machine, cluster, there, reporter, image, stop_jobs)
         if not cluster.former:
-            metrics_service.stop(project)
+            serving.stop(project)
         gone = removed(machine, cluster, reporter, image=image)
         if not cluster.former and f"{cluster.prefix}-home" in gone.removed:
             last_engine.forget(project)

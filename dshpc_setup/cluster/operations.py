@@ -15,9 +15,9 @@ from dshpc_setup.apply.apply import read_text
 from dshpc_setup.cluster import (
     compose_file,
     homes,
-    metrics_service,
     not_in_force,
     queue_room,
+    serving,
     stopping,
     trial,
     verify,
@@ -121,7 +121,7 @@ def up(
         ready = _ready(machine, cluster, reporter)
         if found is not None and now is not None and ready.ready:
             replaced.remove(machine, (found.image_id,), now.image_id)
-        metrics_service.follow(machine, project, reporter)
+        serving.follow(machine, project, reporter)
         return ready
 
 
@@ -204,7 +204,7 @@ def down(
             with awake_meanwhile(machine, found):
                 _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
-        metrics_service.stop(project)
+        serving.stop(project)
         if compose is not None:
             compose_tool.down(machine, compose, project.folder, cluster.prefix)
         elif found is not None:

@@ -45,7 +45,7 @@ def ask_node(machine: Machine, container: str, *, deadline_s: float = _ASK_S) ->
     )
 
 
-def ask(machine: Machine, project: Project) -> NodeUse:
+def ask(machine: Machine, project: Project, *, deadline_s: float = _ASK_S) -> NodeUse:
     """Of the project's cluster; raises DshpcError where it is not up."""
     cluster = target(project)
     found = ours(machine, cluster)
@@ -55,4 +55,4 @@ def ask(machine: Machine, project: Project) -> NodeUse:
             "What jobs have used is kept in its state volume, which its container reads.",
             (Fix("Start it", "dshpc up", step="after"),),
         )
-    return ask_node(machine, cluster.container)
+    return ask_node(machine, cluster.container, deadline_s=deadline_s)

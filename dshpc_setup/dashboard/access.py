@@ -18,7 +18,7 @@ _MOST_FAILURES, _WITHIN_S = 10, 60.0
 
 
 class Access:
-    """The secrets of one run of the dashboard, which end with it.
+    """The secrets of one run of the dashboard, which end with it, but for a `token` that is kept.
 
     `hosts`: the names by which a browser may call it. Whatever else stands in the Host header is a page of
     somebody else's, whose name leads to our address (DNS rebinding).
@@ -29,11 +29,14 @@ class Access:
         port: int,
         hosts: Collection[str] = LOOPBACK,
         clock: Callable[[], float] = time.monotonic,
+        token: str | None = None,
     ) -> None:
-        self.token = secrets.token_urlsafe(32)
-        self.session = secrets.token_urlsafe(32)
+        self.token = token or secrets.token_urlsafe(32)
+        # Made of it: with a token that is kept, pages that are open outlive a restart
+        self.session = _made_of(self.token, b"session")
         # Cookies know no ports: two dashboards of one machine would overwrite each other's
         self.cookie = f"dshpc-dashboard-{port}"
+        self._port = port
         self._hosts = {f"{host}:{port}" for host in hosts}
         self._clock = clock
         self._failures: deque[float] = deque(maxlen=_MOST_FAILURES)
@@ -41,7 +44,11 @@ class Access:
     @property
     def csrf(self) -> str:
         """What each form of ours holds: no page of somebody else's can know it."""
-        return hmac.new(self.session.encode(), b"form", hashlib.sha256).hexdigest()
+        return _made_of(self.session, b"form")
+
+    def url(self, host: str) -> str:
+        """The address that lets one in."""
+        return f"http://{host}:{self._port}/?token={self.token}"
 
     def is_host(self, host: str) -> bool:
         return host.lower() in self._hosts
@@ -74,3 +81,7 @@ class Access:
 def _same(given: str, wanted: str) -> bool:
     """Compared in constant time, which `compare_digest` promises for bytes of any kind."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode())
+
+
+def _made_of(secret: str, what: bytes) -> str:
+    return hmac.new(secret.encode(), what, hashlib.sha256).hexdigest()

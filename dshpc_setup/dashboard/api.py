@@ -8,13 +8,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from dshpc_setup import __version__
+from dshpc_setup.dashboard import workflow_pages
 from dshpc_setup.dashboard.board import Seen
 from dshpc_setup.dashboard.site import Site, get, job_id, post
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.methods import description
 from dshpc_setup.settings.shown import settings_json
+from dshpc_setup.usage import sums
 
-# Path -> command, schema, parameters of the query
+# Path -> command, schema
 _READ = {
     "/api/status": ("dshpc status --json", "dshpc.status/1"),
     "/api/gpus": ("dshpc gpus --json", "dshpc.gpus/1"),
@@ -22,9 +24,18 @@ _READ = {
     "/api/jobs/{job}": ("dshpc job show ID --json", "dshpc.job-report/1"),
     "/api/methods": ("dshpc method list --json", "dshpc.method-list/1"),
     "/api/methods/{name}": ("dshpc method show NAME --json", "dshpc.method/1"),
+    "/api/workflows": ("dshpc workflow list --json", "dshpc.workflow-list/1"),
+    "/api/workflows/{name}": ("dshpc workflow status NAME --json", "dshpc.workflow/1"),
+    "/api/usage": ("dshpc usage --json", "dshpc.usage/1"),
     "/api/doctor": ("dshpc doctor --json", "dshpc.doctor/1"),
     "/api/settings": ("dshpc config show --json", "dshpc.settings/1"),
     "/api/config-diff": ("dshpc config diff --json", "dshpc.config-diff/1"),
+}
+_QUERY: dict[str, tuple[tuple[str, str, list[str]], ...]] = {
+    "/api/jobs": (("all", "1: older ones, too", ["1"]),),
+    "/api/usage": (
+        ("by", "what the hours are added up by; user where it is not given", [*sums.BY]),
+    ),
 }
 _DONE = {
     "/api/jobs/{job}/cancel": "dshpc job cancel ID",
@@ -41,6 +52,9 @@ def routes(site: Site) -> list[Any]:
         get("/api/jobs/{job}", job, site),
         get("/api/methods", methods, site),
         get("/api/methods/{name}", method, site),
+        get("/api/workflows", workflows, site),
+        get("/api/workflows/{name}", workflow, site),
+        get("/api/usage", usage, site),
         get("/api/doctor", doctor, site),
         get("/api/settings", settings, site),
         get("/api/config-diff", config_diff, site),
@@ -87,6 +101,23 @@ def method(site: Site, request: Request) -> Response:
     found = site.source.method(request.path_params["name"])
     told = description.as_json(found)
     return JSONResponse({"schema": "dshpc.method/1", "method": told})
+
+
+def workflows(site: Site, request: Request) -> Response:
+    return JSONResponse(site.source.workflows())
+
+
+def workflow(site: Site, request: Request) -> Response:
+    told = site.source.workflow(workflow_pages.name_of(request))
+    return JSONResponse({name: value for name, value in told.items() if name != "lines"})
+
+
+def usage(site: Site, request: Request) -> Response:
+    asked = request.query_params.get("by", "user")
+    by = next((each for each in sums.BY if each == asked), None)
+    if by is None:
+        raise usage_error(f"by={asked!r} is none of {', '.join(sums.BY)}.", "", "by=user")
+    return JSONResponse(sums.told(site.source.usage(), by))
 
 
 def doctor(site: Site, request: Request) -> Response:
@@ -169,9 +200,9 @@ def _operation(path: str, summary: str, schema: str) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in names
     ]
-    if path == "/api/jobs":
-        about = {"name": "all", "in": "query", "description": "1: older ones, too"}
-        parameters.append({**about, "schema": {"type": "string", "enum": ["1"]}})
+    for name, about, values in _QUERY.get(path, ()):
+        described = {"name": name, "in": "query", "description": about}
+        parameters.append({**described, "schema": {"type": "string", "enum": values}})
     return {**found, "parameters": parameters} if parameters else found
 
 

@@ -12,7 +12,16 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from dshpc_setup import resources
-from dshpc_setup.dashboard import api, live, pages, run_pages, state_pages
+from dshpc_setup.dashboard import (
+    api,
+    file_pages,
+    job_pages,
+    live,
+    pages,
+    run_pages,
+    state_pages,
+    workflow_pages,
+)
 from dshpc_setup.dashboard.guard import Guard
 from dshpc_setup.dashboard.site import FOLDER, Site, get, not_found
 
@@ -38,7 +47,10 @@ def application(site: Site) -> ASGIApp:
         *live.routes(site),
         *run_pages.routes(site),
         *state_pages.routes(site),
+        *workflow_pages.routes(site),
         *pages.routes(site),
+        *file_pages.routes(site),
+        *job_pages.routes(site),
         get("/static/browser/{name}", script, site),
         Mount("/static", StaticFiles(directory=static)),
     ]

@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 LOOKED_S = 15.0  # somebody looks as long as the last page or live line is not older
 _IDLE_S = 30.0
 _LIVE_S, _SELDOM_S, _DOCTOR_S = 1.5, 60.0, 600.0
+_REST_S = 10.0  # of what is asked only when a page wants it
 _AWAY_S = 2.0  # before it is tried again
 _SHARE = 4  # as long as it took to ask, so many times it rests
 
@@ -79,14 +80,22 @@ class Board:
         self.gpus = Section(self._look, _LIVE_S, _IDLE_S)
         self.jobs = _JobsSection(self._jobs, _LIVE_S, _SELDOM_S)
         self.doctor = Section(source.doctor, _DOCTOR_S, None)
+        # Asked when a page wants them, and at no other time
+        self.usage = Section(source.usage, None, None)
+        self.workflows = Section(source.workflows, None, None)
+        self.fixes = Section(source.fixes, None, None)
 
     def start(self) -> None:
+        for section in self._first:
+            section.now.set()
         for section in self.sections:
-            if (
-                section is not self.doctor
-            ):  # who costs most, and whom the first page need not wait for
-                section.now.set()
             threading.Thread(target=section.run, args=(self,), daemon=True).start()
+
+    def wait_first(self, seconds: float) -> None:
+        """Until those of the first page have answered once, for no longer than that."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not all(section.seen.at for section in self._first):
+            time.sleep(0.02)
 
     def stop(self) -> None:
         self._ended.set()
@@ -96,7 +105,23 @@ class Board:
 
     @property
     def sections(self) -> tuple[Section[Any], ...]:
-        return self.status, self.cluster, self.gpus, self.jobs, self.doctor
+        return *self._first, self.doctor, self.usage, self.workflows, self.fixes
+
+    @property
+    def _first(self) -> tuple[Section[Any], ...]:
+        """Without doctor, who costs most, and whom the first page need not wait for."""
+        return self.status, self.cluster, self.gpus, self.jobs
+
+    def fresh(self, section: Section[_T], age_s: float = 30.0, wait_s: float = 1.0) -> Seen[_T]:
+        """What is known of it; where that is older, it is asked again and waited for, but not for long."""
+        self.look()
+        before = section.seen.at
+        if self.time() - before > age_s:
+            section.now.set()
+            until = time.monotonic() + wait_s
+            while section.seen.at == before and time.monotonic() < until and not self.is_over:
+                time.sleep(0.02)
+        return section.seen
 
     @property
     def is_over(self) -> bool:
@@ -149,17 +174,22 @@ class Board:
 
 
 class Section(Generic[_T]):
-    """What is asked again and again: every `live_s` while somebody looks, every `idle_s` else (None: not)."""
+    """What is asked again and again: every `live_s` while somebody looks, every `idle_s` else. None: only
+    when it is asked for."""
 
-    def __init__(self, ask: Callable[[], _T], live_s: float, idle_s: float | None) -> None:
+    def __init__(self, ask: Callable[[], _T], live_s: float | None, idle_s: float | None) -> None:
         self._ask, self._live_s, self._idle_s = ask, live_s, idle_s
         self._last, self._took = -1e9, 0.0
         self.seen: Seen[_T] = Seen()
         self.now = threading.Event()  # ask at once
 
+    def forget(self) -> None:
+        """What is known is of before."""
+        self.seen = Seen(version=self.seen.version + 1)
+
     def ask_again(self) -> None:
         """What is known is forgotten: the page shows that it is asked."""
-        self.seen = Seen(version=self.seen.version + 1)
+        self.forget()
         self.now.set()
 
     def ask(self, clock: Callable[[], float]) -> None:
@@ -184,8 +214,8 @@ class Section(Generic[_T]):
         """Ask if it is time to, else wait for a moment."""
         seldom = self.seen.error is None
         pause = self._live_s if board.is_watched else self._idle_s
-        if not seldom and board.is_watched:  # until it is well again
-            pause = min(pause or _AWAY_S, _AWAY_S)
+        if not seldom and board.is_watched and pause is not None:  # until it is well again
+            pause = min(pause, _AWAY_S)
         began = time.monotonic()
         is_due = pause is not None and began - self._last >= pause
         if (is_due or self.now.is_set()) and began - self._last >= _SHARE * self._took:
@@ -195,7 +225,7 @@ class Section(Generic[_T]):
         elif self.now.is_set():  # asked a moment ago
             time.sleep(0.1)
         else:
-            self.now.wait(0.5)
+            self.now.wait(0.5 if self._live_s is not None else _REST_S)
 
 
 class _JobsSection(Section[Jobs]):

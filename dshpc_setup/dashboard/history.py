@@ -66,6 +66,14 @@ class History:
     def hour(self, gpu: str) -> tuple[Sample, ...]:
         return tuple(self._gpus[gpu].hour) if gpu in self._gpus else ()
 
+    def of_job(self, job: str) -> dict[str, tuple[Sample, ...]]:
+        """GPU -> the samples of the last hour in which the job held it."""
+        found = {
+            gpu: tuple(each for each in kept.hour if job in each.jobs)
+            for gpu, kept in list(self._gpus.items())
+        }
+        return {gpu: samples for gpu, samples in found.items() if samples}
+
     def week(self, gpu: str) -> tuple[Sample, ...]:
         """A mean of each five minutes."""
         return tuple(self._gpus[gpu].week) if gpu in self._gpus else ()

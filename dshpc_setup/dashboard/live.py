@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -15,12 +16,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from dshpc_setup.dashboard import files
-from dshpc_setup.dashboard.pages import (
-    gpu_values,
-    jobs_values,
-    overview_values,
-    sampled,
-)
+from dshpc_setup.dashboard.job_pages import jobs_values, sampled
+from dshpc_setup.dashboard.pages import gpu_values, overview_values
 from dshpc_setup.dashboard.site import Site, job_id
 from dshpc_setup.dashboard.threads import in_thread
 from dshpc_setup.errors import DshpcError
@@ -28,25 +25,30 @@ from dshpc_setup.jobs.view import View
 
 _TICK_S = 0.5
 _CLOCK_S = 5.0  # how long jobs have run changes by itself
+_GZIP = 16 + zlib.MAX_WBITS
 _ALIVE_S = 15.0  # a line that says nothing would be closed by what lies between
 
 
 def routes(site: Site) -> list[Route]:
     async def overview(request: Request) -> Response:
-        return _stream(site, lambda: site.fragment("_overview.html", **overview_values(site.board)))
+        return _stream(
+            site, request, lambda: site.fragment("_overview.html", **overview_values(site.board))
+        )
 
     async def jobs(request: Request) -> Response:
         asked = dict(request.query_params)
         if asked.get("all") == "1":  # older ones are asked for once, and do not change
             raise HTTPException(404)
-        return _stream(site, lambda: site.fragment("_jobs.html", **jobs_values(site, asked)))
+        return _stream(
+            site, request, lambda: site.fragment("_jobs.html", **jobs_values(site, asked))
+        )
 
     async def gpu(request: Request) -> Response:
         index = int(request.path_params["index"])
-        return _stream(site, lambda: site.fragment("_gpu.html", **gpu_values(site, index)))
+        return _stream(site, request, lambda: site.fragment("_gpu.html", **gpu_values(site, index)))
 
     async def job(request: Request) -> Response:
-        return _of_job(site, job_id(request), request.query_params.get("from", ""))
+        return _of_job(site, request)
 
     return [
         Route("/live/overview", overview),
@@ -62,7 +64,7 @@ def event(name: str, text: str) -> str:
     return f"event: {name}\n{lines}\n"
 
 
-def _stream(site: Site, render: Callable[[], str]) -> Response:
+def _stream(site: Site, request: Request, render: Callable[[], str]) -> Response:
     async def events() -> AsyncIterator[str]:
         before, said = "", time.monotonic()
         seen: tuple[int, ...] = ()
@@ -82,11 +84,12 @@ def _stream(site: Site, render: Callable[[], str]) -> Response:
                 said = time.monotonic()
             await asyncio.sleep(_TICK_S)
 
-    return _events(events())
+    return _events(request, events())
 
 
-def _of_job(site: Site, number: str, begin: str) -> Response:
+def _of_job(site: Site, request: Request) -> Response:
     """Its state, and what it has printed since."""
+    number, begin = job_id(request), request.query_params.get("from", "")
 
     async def events() -> AsyncIterator[str]:
         before, said = "", time.monotonic()
@@ -106,7 +109,7 @@ def _of_job(site: Site, number: str, begin: str) -> Response:
                 said = time.monotonic()
             await asyncio.sleep(_TICK_S)
 
-    return _events(events())
+    return _events(request, events())
 
 
 def _log_from(one: View | None, work: str, at: int) -> files.Part | None:
@@ -118,5 +121,16 @@ def _log_from(one: View | None, work: str, at: int) -> files.Part | None:
         return None
 
 
-def _events(events: AsyncIterator[str]) -> Response:
-    return StreamingResponse(events, media_type="text/event-stream")
+def _events(request: Request, events: AsyncIterator[str]) -> Response:
+    """Packed where the browser takes that: a part is mostly what the part before was, and shrinks to what
+    differs."""
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return StreamingResponse(events, media_type="text/event-stream")
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return StreamingResponse(packed(events), media_type="text/event-stream", headers=headers)
+
+
+async def packed(events: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    packer = zlib.compressobj(wbits=_GZIP)
+    async for each in events:
+        yield packer.compress(each.encode(errors="replace")) + packer.flush(zlib.Z_SYNC_FLUSH)

@@ -33,7 +33,37 @@ def routes(site: Site) -> list[Any]:
 
 
 def run(site: Site, request: Request) -> Response:
-    return _command_page(site, {})
+    """The forms; with `from` that of a command as a job was started with it."""
+    told = _before(site, request)
+    return _command_page(site, _as_command(told) if told.get("kind") == "command" else {})
+
+
+def _before(site: Site, request: Request) -> Mapping[str, Any]:
+    """What the job was made from that `from` names; nothing where none is named, or that is not known."""
+    number = request.query_params.get("from", "")
+    return (site.source.job(number).request or {}) if _is_job(number) else {}
+
+
+def _is_job(text: str) -> bool:
+    return text.isascii() and text.replace("_", "").isdecimal() and len(text) <= 20
+
+
+def _as_command(told: Mapping[str, Any]) -> dict[str, str]:
+    argv, wants = told.get("argv"), told.get("resources")
+    given = {"command": shlex.join(map(str, argv))} if isinstance(argv, list) else {}
+    if not isinstance(wants, dict):
+        return given
+    for name, key, unit in (
+        ("gpus", "gpus", ""),
+        ("gpu_type", "gpu_type", ""),
+        ("gpu_memory", "gpu_memory_mb", "M"),
+        ("cpus", "cpus", ""),
+        ("memory", "memory_mb", "M"),
+        ("time", "time_limit", "m"),
+    ):
+        if wants.get(key):
+            given[name] = f"{wants[key]}{unit}"
+    return given
 
 
 def _command_page(site: Site, given: Mapping[str, str], **more: Any) -> Response:
@@ -45,11 +75,9 @@ def _command_page(site: Site, given: Mapping[str, str], **more: Any) -> Response
 def run_method(site: Site, request: Request) -> Response:
     """The form; with `from` as a job was started with it."""
     method = site.source.method(request.path_params["name"])
-    given: dict[str, str] = {}
-    if (before := request.query_params.get("from", "")).replace("_", "").isdecimal():
-        sets = (site.source.job(before).request or {}).get("parameters")
-        first = sets[0] if isinstance(sets, list) and sets and isinstance(sets[0], dict) else {}
-        given = {f"{_OF_PARAMETER}{name}": _as_given(value) for name, value in first.items()}
+    sets = _before(site, request).get("parameters")
+    first = sets[0] if isinstance(sets, list) and sets and isinstance(sets[0], dict) else {}
+    given = {f"{_OF_PARAMETER}{name}": _as_given(value) for name, value in first.items()}
     return _method_page(site, method, given)
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,6 +24,7 @@ from dshpc_setup import resources
 from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.browser_files import Scripts
+from dshpc_setup.dashboard.fixing import Fixing
 from dshpc_setup.dashboard.guard import BEARER
 from dshpc_setup.dashboard.source import JobReport, Source
 from dshpc_setup.dashboard.threads import in_thread
@@ -57,6 +60,10 @@ class Site:
         return self.browser.names
 
     @cached_property
+    def fixing(self) -> Fixing:
+        return Fixing(self.source)
+
+    @cached_property
     def _templates(self) -> jinja2.Environment:
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resources.package() / FOLDER / "templates"),
@@ -73,9 +80,10 @@ class Site:
             "counted": counted,
             "duration": view.duration,
             "clock": _clock,
-            "iso": lambda at: datetime.fromtimestamp(at, timezone.utc).isoformat(),
             "outcome": outcome,
             "gpus": view.which,
+            "part": lambda text: quote(str(text), safe="", errors="replace"),  # of an address
+            "hours": lambda seconds: f"{seconds / 3600:.2f}",
             "problems": in_words,
             "whole": lambda value: "-" if value is None else f"{value:.0f}",
             "size": _size,
@@ -121,8 +129,13 @@ def outcome(one: View) -> str:
     return view.outcome(one) if one.is_over else one.words
 
 
-def _clock(at: float | None) -> str:
-    return "" if not at else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+def _clock(at: float | None) -> Markup | str:
+    """In this machine's zone; static/zone.js shows it in the viewer's."""
+    if not at:
+        return ""
+    here = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    known = datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="seconds")
+    return Markup('<time datetime="{}">{}</time>').format(known, here)
 
 
 def _size(count: int) -> str:
@@ -207,9 +220,13 @@ def job_id(request: Request) -> str:
     try:
         return str(job_states.parse_id(text))
     except DshpcError:
-        raise HTTPException(404, "There is no such page.") from None
+        no_page()
 
 
 def seen_other(path: str) -> RedirectResponse:
     """Where to look after something was done: a reload then does nothing again."""
     return RedirectResponse(path, 303)
+
+
+def no_page() -> NoReturn:
+    raise HTTPException(404, "There is no such page.")

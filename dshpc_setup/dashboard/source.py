@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dshpc_setup import checkup, codec, settings
 from dshpc_setup.checkup import report
-from dshpc_setup.cluster import config_diff, gpu_jobs, gpu_watch, operations, own_files
+from dshpc_setup.cluster import config_diff, gpu_jobs, gpu_watch, operations, own_files, use
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus
 from dshpc_setup.cluster.gpus import GpusNow
@@ -31,13 +31,34 @@ from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.store import Entry
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import Project
+from dshpc_setup.repair import Outcome, Repair, RepairOptions, repair_findings
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.setup.report import Report as SetupReport
+from dshpc_setup.setup.report import Step, StepName
 from dshpc_setup.slurm.client import requeue_argv
+from dshpc_setup.terminal.reporter import Reporter, Silent
+from dshpc_setup.usage.sums import Sum
+from dshpc_setup.workflows.request_building import WorkflowRequest
 
 _GPUS_S = 5.0
 _WATCH_S = 90.0  # the container ends it after a minute
 _LIST_S, _ONE_S, _ACT_S, _SUBMIT_S = 20.0, 8.0, 40.0, 180.0
+_FLOW_S = 40.0  # one that is cancelled while it is submitted
+_USE_S = 20.0
+_LOG_LINES = 300
 _STATUS = "See its state: dshpc status"
+
+Agrees = Callable[[Repair], bool]
+
+
+class _Unheard(Silent):
+    """Of a run's steps the report alone is looked at."""
+
+    def begin(self, name: StepName) -> None:
+        return None
+
+    def end(self, step: Step) -> None:
+        return None
 
 
 class Inside(Protocol):
@@ -120,6 +141,34 @@ class Source(Protocol):
 
     def settings(self) -> tuple[settings.Settings, tuple[Overruled, ...]]: ...
     def differences(self) -> Differences: ...
+    def tried(self, name: str, value: str) -> SetupReport:
+        """What `configure-environment` would do with another value of a setting; nothing is changed."""
+        ...
+
+    def node_log(self, node: str) -> str:
+        """The last lines of what its container has printed."""
+        ...
+
+    def usage(self) -> tuple[Sum, ...]:
+        """Of all jobs that have ended."""
+        ...
+
+    def workflows(self) -> dict[str, Any]:
+        """A `dshpc.workflow-list/1`."""
+        ...
+
+    def workflow(self, name: str) -> dict[str, Any]:
+        """A `dshpc.workflow/1`."""
+        ...
+
+    def cancel_workflow(self, name: str) -> None: ...
+    def fixes(self) -> Outcome:
+        """What doctor would fix, as its dry run has it."""
+        ...
+
+    def fix(self, agrees: Agrees, reporter: Reporter) -> Outcome:
+        """Do the repairs that are agreed to, and look again."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -223,6 +272,49 @@ class LiveSource:
 
     def differences(self) -> Differences:
         return config_diff.differences(self.machine, self.project)
+
+    def tried(self, name: str, value: str) -> SetupReport:
+        from dshpc_setup.setup.pipeline import Configure, Options
+
+        options = Options({name: value}, dry_run=True, env=self.machine.env)
+        run = Configure(self.machine, self.project, options, _Unheard())
+        return run.run()
+
+    def node_log(self, node: str) -> str:
+        argv = operations.logs_argv(
+            self.machine, self.project, follow=False, tail=_LOG_LINES, node=node
+        )
+        done = self.machine.run(argv, deadline_s=_ONE_S)
+        if not done.ok:
+            raise DshpcError("Its log cannot be read.", done.text or done.state)
+        return f"{done.stdout}{done.stderr}"
+
+    def usage(self) -> tuple[Sum, ...]:
+        return use.ask(self.machine, self.project, deadline_s=_USE_S).sums
+
+    def workflows(self) -> dict[str, Any]:
+        return self._workflow("list", "")
+
+    def workflow(self, name: str) -> dict[str, Any]:
+        return self._workflow("status", name)
+
+    def cancel_workflow(self, name: str) -> None:
+        self._workflow("cancel", name)
+
+    def _workflow(self, verb: str, name: str) -> dict[str, Any]:
+        asked = json.dumps(WorkflowRequest(verb, name, self.work).to_json())
+        words = ["dshpc-node", "job", "workflow"]
+        return answer(self.inside(words, deadline_s=_FLOW_S, stdin=asked))
+
+    def fixes(self) -> Outcome:
+        return self._repairs(RepairOptions(Silent(), lambda: (), dry_run=True))
+
+    def fix(self, agrees: Agrees, reporter: Reporter) -> Outcome:
+        return self._repairs(RepairOptions(reporter, lambda: self.doctor().findings, agrees=agrees))
+
+    def _repairs(self, how: RepairOptions) -> Outcome:
+        known = checkup.examine(self.machine, self.project)
+        return repair_findings(self.machine, self.project, known, report.of(known).findings, how)
 
     def _job(self, verb: str, *words: str, deadline_s: float) -> dict[str, Any]:
         whole = ["dshpc-node", "job", verb, *words, "--json", "--work", self.work]

@@ -9,17 +9,16 @@ import contextlib
 import hmac
 import ipaddress
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
-from dshpc_setup.files.atomic import write_atomic
 from dshpc_setup.machine import Machine
 from dshpc_setup.metrics import families, look
 from dshpc_setup.metrics.look import Doctor
+from dshpc_setup.project import tokens
 from dshpc_setup.project.folder import OWN, Project
 
 TOKEN = f"{OWN}/metrics.token"
@@ -63,19 +62,7 @@ def token(project: Project, host: str) -> str | None:
     """What a client has to show; None on the loopback. Made at the first time, for the owner alone."""
     if ipaddress.ip_address(host).is_loopback:
         return None
-    path = project.folder / TOKEN
-    try:
-        found = path.read_text(encoding="ascii").strip()
-    except FileNotFoundError:
-        found = secrets.token_urlsafe(32)
-        write_atomic(path, f"{found}\n", mode=0o600, owner=project.owner)
-    if len(found) < 16:
-        raise DshpcError(
-            f"{path} holds no usable token.",
-            "",
-            (Fix("Remove it: a new one is made", f"rm {path}", step="do"),),
-        )
-    return found
+    return tokens.kept(project, TOKEN)
 
 
 def handler(pages: Pages, wanted: str | None) -> type[BaseHTTPRequestHandler]:

@@ -26,7 +26,9 @@ Again = Callable[[], tuple[Finding, ...]]
 
 @dataclass(frozen=True)
 class RepairOptions:
-    """`interactive`: somebody can be asked. `again` makes the same checks once more."""
+    """`interactive`: somebody can be asked. `again` makes the same checks once more. `agrees`: to which
+    repairs somebody has said yes before, in the place of a question for each.
+    """
 
     reporter: Reporter
     again: Again
@@ -34,6 +36,7 @@ class RepairOptions:
     yes: bool = False
     interactive: bool = False
     strict: bool = False  # warnings count as errors
+    agrees: Callable[[Repair], bool] | None = None
 
 
 def repair_findings(
@@ -66,14 +69,15 @@ def repair_findings(
         how.reporter.note(line)
     if not found.repairs:
         return told
-    if not (how.yes or how.interactive):
+    if not (how.yes or how.interactive or how.agrees):
         left = tuple(Done(item, "left-out", "nobody could be asked") for item in found.repairs)
         return replace(told, done=left, error=_nobody())
     with contextlib.ExitStack() as locks:
         locks.enter_context(only_run(machine))
         if project is not None and here.folder:
             locks.enter_context(project.lock())
-        done, interrupted = _all(site, found.repairs)
+        agrees = how.agrees or (lambda repair: site.reporter.ask(repair.question))
+        done, interrupted = _all(site, found.repairs, agrees)
     return _looked_at_again(replace(told, done=done, interrupted=interrupted), how)
 
 
@@ -98,7 +102,9 @@ def _with_loss(site: Site, repair: Repair) -> Repair:
     return replace(repair, loss=words)
 
 
-def _all(site: Site, repairs: Sequence[Repair]) -> tuple[tuple[Done, ...], bool]:
+def _all(
+    site: Site, repairs: Sequence[Repair], agrees: Callable[[Repair], bool]
+) -> tuple[tuple[Done, ...], bool]:
     """Each repair in its turn; what was done is told as well where Ctrl-C ends it."""
     done: list[Done] = []
     for repair in repairs:
@@ -107,7 +113,7 @@ def _all(site: Site, repairs: Sequence[Repair]) -> tuple[tuple[Done, ...], bool]
             done.append(Done(repair, "left-out", why))
             continue
         try:
-            yes = site.reporter.ask(repair.question)
+            yes = agrees(repair)
         except KeyboardInterrupt:
             return _interrupted(done, repairs), True
         try:

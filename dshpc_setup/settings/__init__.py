@@ -95,6 +95,7 @@ class Settings:
     idle_gpu: str = "30m"
     release_idle: str = "off"  # off, or a time
     metrics: str = "off"  # off, or ADDRESS:PORT
+    dashboard: str = "off"  # off, or ADDRESS:PORT
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""
     cuda_runtime: str = "no"

@@ -38,7 +38,9 @@ class Behind:
         return f"{self.what} To apply it: configure-environment"
 
 
-_BY_UP = frozenset(("metrics",))  # which `dshpc up` follows by itself, and no container knows
+_BY_UP = frozenset(
+    ("metrics", "dashboard")
+)  # which `dshpc up` follows by itself, and no container knows
 
 
 def record(settings: Settings, real_memory_mib: int | None = None) -> dict[str, Any]:

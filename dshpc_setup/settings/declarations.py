@@ -259,6 +259,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "ADDRESS:PORT|off",
     ),
     Declaration(
+        "dashboard",
+        "off",
+        "Where the dashboard is served while the cluster runs, such as 127.0.0.1:8410; off: only by "
+        "dshpc dashboard.",
+        texts.own_listener,
+        "ADDRESS:PORT|off",
+    ),
+    Declaration(
         "base_image",
         "debian:trixie-slim",
         "Base image; where no registry answers, it is made with debootstrap.",

@@ -179,6 +179,16 @@ def listener(text: str) -> str:
     )
 
 
+def own_listener(text: str) -> str:
+    wanted = "off, or a loopback address with a port: 127.0.0.1:8410"
+    if text == "off":
+        return text
+    address = _address(text, wanted).rpartition(":")[0].strip("[]")
+    if not ipaddress.ip_address(address).is_loopback:
+        raise ValueError(f"must be {wanted}: others could reach it at {address}")
+    return text
+
+
 def log_size(text: str) -> str:
     if text.lower() == "engine":
         return "engine"

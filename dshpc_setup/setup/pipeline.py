@@ -12,11 +12,11 @@ from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
 from dshpc_setup.cluster import (
     last_engine,
-    metrics_service,
     neighbours,
     own_files,
     previous,
     refused,
+    serving,
     start,
     verify,
     worker_changes,
@@ -528,4 +528,4 @@ class Configure:
             if started:
                 said = verify.run_first_job(self.machine, settings.container, has_gpu)
             say(f"{said}; {cluster.describe()}")
-        metrics_service.follow(self.machine, self.project, self.reporter, settings.metrics)
+        serving.follow(self.machine, self.project, self.reporter, settings)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dshpc_setup.usage.records import JobUse
 
 By = Literal["user", "method", "gpu-type", "week"]
+SCHEMA = "dshpc.usage/1"
 BY: tuple[By, ...] = ("user", "method", "gpu-type", "week")
 
 
@@ -95,3 +96,9 @@ def grouped(sums: Iterable[Sum], by: By) -> list[Sum]:
     if by == "week":
         return sorted(only, key=lambda each: each.week)
     return sorted(only, key=lambda each: (-each.held_s, each.key))
+
+
+def told(sums: Iterable[Sum], by: By) -> dict[str, Any]:
+    """The `dshpc.usage/1` object."""
+    rows = [each.to_json(by) for each in grouped(sums, by)]
+    return {"schema": SCHEMA, "exit_code": 0, "by": by, "rows": rows}

@@ -28,6 +28,7 @@ from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
 
 STATUS, CANCELLED = "dshpc.workflow/1", "dshpc.workflow-cancelled/1"
+LIST = "dshpc.workflow-list/1"
 _CANCEL_S = 30.0
 _RUN_ENDS_S = 120.0  # a run stops behind the sbatch call that it is in, which may take as long
 _SOON_S, _LATER_S, _SOON = 0.5, 2.0, 20  # between two questions; the first so many come soon
@@ -43,7 +44,7 @@ def main(rest: Sequence[str]) -> int:
         if rest:
             raise usage_error("dshpc-node job workflow takes follow NAME, or stdin.")
         asked = request_building.from_json(sys.stdin.read())
-        command = {"run": run, "status": status, "cancel": cancel}.get(asked.verb)
+        command = {"run": run, "status": status, "cancel": cancel, "list": listed}.get(asked.verb)
         if command is None:
             raise usage_error(
                 f"A workflow is not asked to {asked.verb}.", "It is of another version."
@@ -160,6 +161,17 @@ def status(asked: WorkflowRequest) -> dict[str, Any]:
         "jobs": [each.to_json() for each in found],
         "lines": standing.table(found),
     }
+
+
+def listed(asked: WorkflowRequest) -> dict[str, Any]:
+    """The `dshpc.workflow-list/1` object: this user's, the last that was run first."""
+    found = [state for name in states.names(asked.work) if (state := states.read(asked.work, name))]
+    found.sort(key=lambda state: (-state.submitted, state.name))
+    rows = [
+        {"name": each.name, "file": each.file, "submitted": each.submitted, "jobs": len(each.jobs)}
+        for each in found
+    ]
+    return {"schema": LIST, "exit_code": int(Exit.OK), "workflows": rows}
 
 
 def cancel(asked: WorkflowRequest) -> dict[str, Any]:

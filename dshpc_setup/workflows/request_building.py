@@ -23,7 +23,7 @@ SCHEMA = "dshpc.workflow-request/1"
 class WorkflowRequest:
     """What `dshpc-node job workflow` reads from stdin; `jobs` in the order of their submission."""
 
-    verb: str  # run | status | cancel
+    verb: str  # run | status | cancel | list
     name: str
     work: str
     file: str = ""

@@ -35,6 +35,7 @@ class Standing:
     workspace: str | None = None
     log: str | None = None
     reused: bool = False
+    requires: tuple[Need, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -82,7 +83,7 @@ def _one(
         on=views.which(seen.gpus) if seen else "",
         seconds=seen.seconds(now) if seen and kind not in ("not_run", "not_needed") else None,
         exit_code=seen.exit_code if seen and kind not in ("not_run", "not_needed") else None,
-        workspace=ran.workspace, log=seen.log if seen else None, reused=ran.reused,
+        workspace=ran.workspace, log=seen.log if seen else None, reused=ran.reused, requires=tuple(ran.needs),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What a real browser sees of the dashboard: run by a Python that has Playwright; prints one JSON object.
 
-python browser_client.py ADDRESS AXE.js JOB
+python browser_client.py ADDRESS AXE.js JOB ARRAY
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from playwright.sync_api import Browser, Page, sync_playwright
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
-def main(address: str, axe: str, job: str) -> dict[str, Any]:
+def main(address: str, axe: str, job: str, array: str) -> dict[str, Any]:
     top = address.partition("/?")[0]
     paths = [
         *("/", "/jobs", f"/jobs/{job}", f"/jobs/{job}/files/", f"/jobs/{job}/cancel", "/gpus/0"),
         *("/run", "/run/monte-carlo-pi", "/health", "/health/DSH-NV-002", "/setup", "/none"),
+        *("/usage", "/workflows", "/workflows/pages", "/health/fix", "/nodes", f"/jobs/{array}"),
     ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

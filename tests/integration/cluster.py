@@ -56,6 +56,9 @@ _AS_USER = """
 import contextlib, fcntl, grp, io, json, os, pwd, signal, sys
 from dshpc_setup import cli
 from dshpc_setup.cli import exec, exec_session, exec_stdin, exec_trouble
+if "dashboard" in sys.argv:
+    from dshpc_setup.cli import dashboard
+    from dshpc_setup.dashboard import serve
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
     refused = cli.run(["configure", "--json", "--yes", "--dir", "/", "--prefix", "-"], "dshpc")
 assert refused == 64, refused
@@ -80,9 +83,13 @@ def docker(*arguments: str) -> str:
 
 def as_user(uid: int, program: str, *arguments: str, cwd: Path) -> Outcome:
     """A command line of an ordinary user who may use Docker; only root can become one."""
+    return run(as_user_argv(uid, program, *arguments), cwd=cwd)
+
+
+def as_user_argv(uid: int, program: str, *arguments: str) -> list[str]:
     group = Path("/var/run/docker.sock").stat().st_gid
-    argv = [sys.executable, "-c", _AS_USER, program, str(uid), str(uid), str(group), *arguments]
-    return run(as_root(*argv), cwd=cwd)
+    ids = (str(uid), str(uid), str(group))
+    return as_root(sys.executable, "-c", _AS_USER, program, *ids, *arguments)
 
 
 def as_root(*argv: str) -> list[str]:

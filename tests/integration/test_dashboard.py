@@ -6,9 +6,10 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
@@ -22,6 +23,13 @@ from tests.integration.engines import DOCKER
 pytestmark = pytest.mark.engines("docker", "builtin")
 
 HOSTILE = "</a><script>alert(1)</script>\x1b]0;x\x07"
+WORKFLOW = """\
+name: steps
+jobs:
+  first: {command: "true"}
+  second: {command: sleep, args: ["600"], requires: [first]}
+  third: {command: "true", requires: [{second: FINISHED}]}
+"""
 PRINTS = "echo begun '<b>x'; while [ ! -e go ]; do sleep 0.1; done; echo over"
 
 
@@ -86,10 +94,10 @@ class Browser:
 
 
 @contextmanager
-def dashboard(cluster: Cluster) -> Iterator[tuple[Browser, str]]:
+def dashboard(cluster: Cluster, argv: Sequence[str] = ()) -> Iterator[tuple[Browser, str]]:
     """It runs, and is ended by Ctrl-C; a browser that is let in, and the token."""
     child = subprocess.Popen(
-        command("dshpc", "dashboard", "--no-browser"),
+        argv or command("dshpc", "dashboard", "--no-browser"),
         cwd=cluster.folder,
         env=environment({**cluster.env, "PYTHONUNBUFFERED": "1"}),
         stdin=subprocess.DEVNULL,
@@ -126,7 +134,10 @@ def test_it_is_looked_at_and_used(fresh: Cluster) -> None:
         _looked_at(fresh, browser, token)
         _used(fresh, browser)
         _hostile(fresh, browser)
+        _workflow(fresh, browser)
+        _added_up(fresh, browser)
         _killed(fresh, browser)
+    _kept(fresh)
 
 
 def _looked_at(cluster: Cluster, browser: Browser, token: str) -> None:
@@ -210,8 +221,63 @@ def _hostile(cluster: Cluster, browser: Browser) -> None:
     cluster.said("scancel", job)
 
 
+def _workflow(cluster: Cluster, browser: Browser) -> None:
+    """A picture of it, and of an array's tasks."""
+    file = cluster.work / "steps.yaml"
+    file.write_text(WORKFLOW)
+    cluster.dshpc("workflow", "run", str(file)).good()
+    assert "steps" in cluster.dshpc("workflow", "list").good().stdout
+    browser.waits_for("/workflows", 'href="/workflows/steps"')
+    page = browser.page("/workflows/steps")
+    assert page.count("<path ") == 2
+    browser.waits_for("/workflows/steps", 'class="box good"', 60)
+    assert browser.post("/workflows/steps/cancel") == "/workflows/steps?said=cancelled"
+    browser.waits_for("/workflows/steps", "it has not succeeded", 60)
+    told = json.loads(browser.page("/api/workflows/steps"))
+    assert told == cluster.dshpc("workflow", "status", "steps", "--json").good().report
+    array = cluster.submit("--array=0-5", script="sleep 600").partition(";")[0]
+    browser.waits_for(f"/jobs/{array}", '<rect class="task ')
+    cluster.said("scancel", array)
+
+
+def _added_up(cluster: Cluster, browser: Browser) -> None:
+    """Usage, of the jobs that have ended: as the command tells it, in a while."""
+    cluster.said("srun", "--gres=gpu:1", "true")
+    browser.waits_for("/usage", "By user", 60)
+    told = json.loads(browser.page("/api/usage?by=gpu-type"))
+    assert told == cluster.dshpc("usage", "--by", "gpu-type", "--json").good().report
+
+
+def _kept(cluster: Cluster) -> None:
+    """With the setting `up` keeps one running, whose address the command tells, and `down` ends it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cluster.dshpc("config", "set", "dashboard", f"127.0.0.1:{port}").good()
+    cluster.dshpc("up", "--yes").good()
+    said = cluster.dshpc("dashboard", "--no-browser").good().stdout
+    address = re.fullmatch(rf"http://127\.0\.0\.1:{port}(/\?token=\S+)\n", said)
+    assert address is not None, said
+    browser = Browser(port)
+    assert browser.ask("GET", "/").status == 401
+    browser.cookie = browser.ask("GET", address[1]).headers["set-cookie"].partition(";")[0]
+    browser.waits_for("/", "2 of 2 h100", 60)
+    assert (cluster.folder / ".dshpc/dashboard.token").stat().st_mode & 0o777 == 0o600
+    cluster.dshpc("down", "--yes").good()
+    with pytest.raises(ConnectionRefusedError):
+        browser.page("/")
+    cluster.dshpc("up", "--yes").good()
+    # The address is the same one, and who was let in still is
+    assert cluster.dshpc("dashboard", "--no-browser").good().stdout == said
+    browser.waits_for("/", "2 of 2 h100", 60)
+    cluster.dshpc("config", "set", "dashboard", "off").good()
+    cluster.dshpc("up", "--yes").good()
+    with pytest.raises(ConnectionRefusedError):
+        browser.page("/")
+
+
 def _killed(cluster: Cluster, browser: Browser) -> None:
-    """The page says so, and comes back by itself."""
+    """The page says so, has it started again by doctor's button, and comes back by itself."""
     kills = ("kill",) if cluster.engine == DOCKER else ("stop", "-t", "1")  # ours has no other
     cluster.engine.said(*kills, cluster.container)
     browser.waits_for("/", "The cluster is not running")
@@ -220,6 +286,11 @@ def _killed(cluster: Cluster, browser: Browser) -> None:
     browser.page("/jobs")
     assert time.monotonic() - began < 2
     wait_until(lambda: browser.ask("GET", "/api/jobs").status in (409, 503), "no old list is told")
-    cluster.dshpc("up").good()
+    browser.waits_for("/health/fix", "dshpc up", 60)
+    (repair,) = re.findall(r'name="repair" value="([0-9a-f]+)"', browser.page("/health/fix"))
+    assert browser.ask("POST", "/health/fix", {"csrf": "", "repair": repair}).status == 403
+    assert browser.post("/health/fix", repair=repair) == "/health/fix"
+    browser.waits_for("/health/fix", "What was done", 120)
+    assert "Done: " in browser.page("/health/fix")
     browser.waits_for("/", "2 of 2 h100", 60)
     assert "The cluster is not running" not in browser.page("/")

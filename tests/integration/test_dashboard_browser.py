@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dshpc_setup.dashboard.browser_files import Package, Scripts
 from dshpc_setup.machine.local import LocalMachine
-from tests.integration.cluster import ROOT, Cluster, as_root, run, wait_until
+from tests.integration.cluster import ROOT, Cluster, as_root, as_user_argv, run, wait_until
 from tests.integration.test_dashboard import dashboard
 
 pytestmark = pytest.mark.engines("docker", why="pages are the same on each engine")
 
+WORKFLOW = """\
+jobs:
+  first: {command: "true"}
+  second: {command: sleep, args: ["300"], requires: [first]}
+"""
 PLAYWRIGHT = "playwright==1.65.2"
 AXE = Package(
     "axe-core",
@@ -61,6 +68,10 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_real_browser(standard: Cluster, python: Path, axe: Path) -> None:
     job = standard.dshpc("run", "--json", "--", "sh", "-c", "echo '<b>'; sleep 300").good().report
     number = str(job["job_id"])
+    array = standard.submit("--array=0-2", script="sleep 300")
+    file = standard.work / "pages.yaml"
+    file.write_text(WORKFLOW)
+    standard.dshpc("workflow", "run", str(file)).good()
     try:
         wait_until(lambda: standard.job_state(number)[0] == "RUNNING", "the job runs")
         with dashboard(standard) as (browser, token):
@@ -70,10 +81,13 @@ def test_a_real_browser(standard: Cluster, python: Path, axe: Path) -> None:
             address = f"http://127.0.0.1:{browser.port}/?token={token}"
             client = str(ROOT / "tests" / "integration" / "browser_client.py")
             env = {**os.environ, "PYTHONPATH": ""}
-            done = run([str(python), client, address, str(axe), number], env=env, timeout_s=400)
+            done = run(
+                [str(python), client, address, str(axe), number, array], env=env, timeout_s=400
+            )
             seen = json.loads(done.good().stdout)
     finally:
-        standard.said("scancel", number)
+        standard.said("scancel", number, array)
+        standard.dshpc("workflow", "cancel", "pages")
     assert seen["violations"] == []
     assert seen["wide"] == []
     assert seen["complaints"] == []
@@ -81,3 +95,34 @@ def test_a_real_browser(standard: Cluster, python: Path, axe: Path) -> None:
     assert seen["address"] == f"http://127.0.0.1:{browser.port}/"
     assert seen["live"]
     assert seen["keyboard"] == ["To the content", "Overview", "Jobs"]
+
+
+def test_two_users(standard: Cluster) -> None:
+    """Each has a dashboard, and in it his own rights: Slurm's, and those of the files."""
+    whole = standard.dshpc("run", "--json", "--", "sh", "-c", "echo mine; sleep 300").good().report
+    theirs = str(whole["job_id"])
+    as_other = as_user_argv(5001, "dshpc", "dashboard", "--no-browser")
+    try:
+        wait_until(lambda: standard.job_state(theirs)[0] == "RUNNING", "the job runs")
+        with dashboard(standard) as (first, token), dashboard(standard, as_other) as (other, _):
+            # Neither cookie nor token is good for both
+            stranger = replace(other, port=first.port)
+            assert stranger.ask("GET", "/").status == 401
+            assert other.ask("GET", "/", None, Authorization=f"Bearer {token}").status == 401
+            other.waits_for("/jobs", f'href="/jobs/{theirs}"', 60)
+            assert "mine" in first.page(f"/jobs/{theirs}")
+            assert "mine" not in other.page(f"/jobs/{theirs}")
+            assert other.ask("GET", f"/jobs/{theirs}/raw/output.log").status == 409
+            assert other.ask("GET", f"/jobs/{theirs}/log").status == 409
+            csrf = re.search(r'name="csrf" value="([^"]+)"', other.page("/run"))
+            assert csrf is not None
+            answer = other.ask("POST", f"/jobs/{theirs}/cancel", {"csrf": csrf[1]})
+            assert answer.status == 409, answer.text
+            assert standard.job_state(theirs)[0] == "RUNNING"
+            place = other.post("/run", command="sh -c 'id -u; sleep 300'", act="submit")
+            number = place.partition("?")[0].rpartition("/")[2]
+            other.waits_for(f"/jobs/{number}", "5001", 60)
+            first.waits_for("/jobs", f'href="/jobs/{number}"', 60)
+            assert first.post(f"/jobs/{number}/cancel") == f"/jobs/{number}?said=cancelled"
+    finally:
+        standard.said("scancel", theirs)

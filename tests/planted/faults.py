@@ -75,10 +75,17 @@ FAULTS = (
     ),
     _fault(
         "what a job wrote is shown by the browser as a page",
-        "dshpc_setup/dashboard/pages.py",
+        "dshpc_setup/dashboard/file_pages.py",
         "if picture is None:",
         "if picture is None and not name:",
         "dashboard/test_files.py::test_files_are_downloads_and_can_do_nothing",
+    ),
+    _fault(
+        "a repair that stops more than was shown is done by its button",
+        "dshpc_setup/dashboard/fixing.py",
+        "shown = (repair.key, repair.question, *repair.shown(), *repair.changes)",
+        "shown = (repair.key, *repair.changes)",
+        "dashboard/test_more_pages.py::test_what_has_become_another_repair_is_not_done",
     ),
     _fault(
         "a library of another driver than the running one is handed over",

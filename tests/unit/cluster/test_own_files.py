@@ -28,7 +28,7 @@ OTHERS = {
     "reserve_mib": "2000", "shm_size": "2g", "pids_limit": "4000", "log_size": "10m",
     "array_limit": "500", "job_limit": "600", "longest_wait": "2h", "clean_after": "1d",
     "base_image": "debian:sid",
-    "idle_gpu": "5m", "release_idle": "2h", "metrics": "127.0.0.1:9410",
+    "idle_gpu": "5m", "release_idle": "2h", "metrics": "127.0.0.1:9410", "dashboard": "127.0.0.1:8410",
     "apt_mirror": "http://m.example/debian", "cuda_runtime": "yes", "amd_profiling": "yes",
     "rest": "127.0.0.1:6820",
 }  # fmt: skip

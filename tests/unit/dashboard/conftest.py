@@ -18,9 +18,9 @@ from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.site import Site
-from dshpc_setup.dashboard.source import JobReport, Jobs, Told
+from dshpc_setup.dashboard.source import Agrees, JobReport, Jobs, Told
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.jobs.view import View
@@ -29,10 +29,14 @@ from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.store import Entry
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.probes.readings import Reading, Readings
+from dshpc_setup.repair import Done, Outcome, Repair
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.setup.report import Report as SetupReport
 from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.nodes import Node
+from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.usage.sums import Sum
 
 PORT = 8410
 HOST = f"127.0.0.1:{PORT}"
@@ -51,6 +55,40 @@ def a_job(number: int, state: str = "RUNNING", **more: Any) -> View:
             **more,
         }
     )
+
+
+def a_repair(text: str = "") -> Repair:
+    return Repair(
+        "start-cluster",
+        f"Start the cluster{text}",
+        (("dshpc", "up", text),),
+        root=True,
+        changes=(f"/etc/daemon.json{text}",),
+        loss=f"1 container stops{text}",
+        fixes=("DSH-SL-001",),
+    )
+
+
+def a_workflow(text: str = "") -> dict[str, Any]:
+    """As the container tells it: train waits for prepare, report for the end of both."""
+
+    def job(name: str, kind: str, number: str | None, *requires: tuple[str, str]) -> dict[str, Any]:
+        needs = [{"job": other, "ending": ending} for other, ending in requires]
+        return {
+            "name": name, "kind": kind, "words": kind + text, "job_id": number, "why": text or None,
+            "on": text, "seconds": 1.5, "reused": False, "requires": needs,
+        }  # fmt: skip
+
+    prepare, train = "prepare" + text, "train" + text
+    return {
+        "schema": "dshpc.workflow/1", "exit_code": 0, "name": "steps", "file": f"/work/steps.yaml{text}",
+        "submitted": 1000.0, "is_over": False, "succeeded": None, "lines": ["a line"],
+        "jobs": [
+            job(prepare, "good", "3"),
+            job(train, "running", "4", (prepare, "COMPLETED")),
+            job("report" + text, "queued", None, (train, "FAILED"), (prepare, "FINISHED")),
+        ],
+    }  # fmt: skip
 
 
 def _status() -> ClusterStatus:
@@ -102,6 +140,20 @@ class FakeSource:
     told_doctor: Report = field(default_factory=lambda: Report((), ()))
     told_methods: tuple[Entry, ...] = ()
     told_differences: Differences = field(default_factory=lambda: Differences(()))
+    told_report: SetupReport = field(default_factory=SetupReport)
+    log: str = "slurmctld: it runs\n"
+    told_usage: tuple[Sum, ...] = (
+        Sum("ada", "train", "h100", "2026-W48", 2, 7200.0, 3600.0, 1800.0, 3.6e6),
+        Sum("bob", "", "h100", "2026-W47", 1, 3600.0),
+    )
+    told_workflows: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {"steps": a_workflow()}
+    )
+    told_fixes: Outcome = field(
+        default_factory=lambda: Outcome(
+            (), (Done(a_repair(), "planned"),), {"DSH-HO-001": "It takes a person."}, dry_run=True
+        )
+    )
     watched: tuple[Told, ...] = ()
     fails: DshpcError | None = None
     done: list[Any] = field(default_factory=list)
@@ -182,6 +234,56 @@ class FakeSource:
     def differences(self) -> Differences:
         self._may_fail()
         return self.told_differences
+
+    def tried(self, name: str, value: str) -> SetupReport:
+        self._may_fail()
+        self.done.append(("tried", name, value))
+        return self.told_report
+
+    def node_log(self, node: str) -> str:
+        self._may_fail()
+        return self.log
+
+    def usage(self) -> tuple[Sum, ...]:
+        self._may_fail()
+        return self.told_usage
+
+    def workflows(self) -> dict[str, Any]:
+        self._may_fail()
+        rows = [
+            {
+                "name": name,
+                "file": told["file"],
+                "submitted": told["submitted"],
+                "jobs": len(told["jobs"]),
+            }
+            for name, told in self.told_workflows.items()
+        ]
+        return {"schema": "dshpc.workflow-list/1", "exit_code": 0, "workflows": rows}
+
+    def workflow(self, name: str) -> dict[str, Any]:
+        self._may_fail()
+        if name not in self.told_workflows:
+            raise usage_error(f"The workflow {name} has not been run here.")
+        return self.told_workflows[name]
+
+    def cancel_workflow(self, name: str) -> None:
+        self._may_fail()
+        self.done.append(("cancel workflow", name))
+
+    def fixes(self) -> Outcome:
+        self._may_fail()
+        return self.told_fixes
+
+    def fix(self, agrees: Agrees, reporter: Reporter) -> Outcome:
+        self._may_fail()
+        reporter.progress("Working")
+        done = tuple(
+            Done(each.repair, "done" if agrees(each.repair) else "declined", "")
+            for each in self.told_fixes.done
+        )
+        self.done.append(("fix", tuple(each.state for each in done)))
+        return Outcome(self.told_fixes.before, done, {}, after=())
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -16,13 +18,16 @@ from hypothesis import strategies as st
 from dshpc_setup.cluster.config_diff import Difference, Differences
 from dshpc_setup.cluster.gpus import GpusNow
 from dshpc_setup.dashboard.board import Board
-from dshpc_setup.dashboard.live import event
+from dshpc_setup.dashboard.live import event, packed
 from dshpc_setup.dashboard.source import JobReport, Jobs
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.repair import Done
+from dshpc_setup.setup.report import Report as SetupReport
 from dshpc_setup.slurm.blocked_jobs import Stuck
-from tests.unit.dashboard.conftest import FakeSource, Visitor, a_job
+from dshpc_setup.usage.sums import Sum
+from tests.unit.dashboard.conftest import FakeSource, Visitor, a_job, a_repair, a_workflow
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -49,8 +54,10 @@ class _Seen(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        if tag == "script" and dict(attrs) == {"src": "/static/zone.js", "defer": None}:
+            return
         for name, value in attrs:
-            leads = name in ("href", "src", "action", "formaction", "sse-connect")
+            leads = name in ("href", "src", "action", "formaction", "sse-connect", "hx-get")
             if name.startswith("on") or name == "style":
                 self.wrong.append(f"{tag} {name}")
             elif leads and not re.fullmatch(r"(/(?!/)|#).*", value or "", re.DOTALL):
@@ -101,6 +108,13 @@ def hostile(visitor: Visitor, text: str) -> None:
     finding = Finding("DSH-NV-002", "driver", "error", text, (text,), text, (Fix(text, text),))
     source.told_doctor = Report((finding,), (finding,), notes=(text,))
     source.told_differences = Differences((Difference(text, "new", text),), (text,))
+    source.log = text
+    source.told_report = SetupReport(notes=[text], error=DshpcError(text, text, (text,)))
+    source.told_usage = (Sum(text, text, text, text, 1, 3600.0, 60.0, 30.0),)
+    source.told_fixes = replace(
+        source.told_fixes, done=(Done(a_repair(text), "planned"),), not_safe={text: text}
+    )
+    source.told_workflows = {"steps": a_workflow(text), text: a_workflow(text)}
     visitor.look()
 
 
@@ -114,6 +128,13 @@ LOOKED_AT = (
     "/health",
     "/setup",
     "/run",
+    "/usage",
+    "/health/fix",
+    "/workflows",
+    "/workflows/steps",
+    "/nodes",
+    "/nodes/node1/log",
+    "/setup/try?name=simulate&value=x",
 )
 
 
@@ -129,7 +150,7 @@ def test_hostile_words_are_shown_and_do_nothing(visitor: Visitor, path: str, tex
         assert {*found.tags} - {*before.tags} <= {"pre", "ol", "ul", "li", "section", "h2", "h3",
                                                     "table", "caption", "tr", "td", "th", "thead",
                                                     "tbody", "div", "br", "span", "p", "strong",
-                                                    "code"}  # fmt: skip
+                                                    "code", "time"}  # fmt: skip
 
 
 @settings(
@@ -160,6 +181,37 @@ def test_an_event_holds_one_event(text: str) -> None:
     assert told.count("\n\n") == 1
     lines = told.rstrip("\n").split("\n") if text.strip("\n") else told[:-2].split("\n")
     assert all(line.startswith(("event: part", "data: ")) for line in lines if line)
+
+
+@given(st.lists(st.text(max_size=200), max_size=6))
+def test_what_is_packed_is_sent_whole_each_time(
+    loop: asyncio.AbstractEventLoop, said: list[str]
+) -> None:
+    async def events() -> AsyncIterator[str]:
+        for each in said:
+            yield each
+
+    async def sent() -> list[bytes]:
+        return [each async for each in packed(events())]
+
+    unpacker = zlib.decompressobj(wbits=31)
+    blocks = loop.run_until_complete(sent())
+    assert [unpacker.decompress(block).decode() for block in blocks] == said
+
+
+def test_of_a_thousand_nodes_the_overview_shows_those_that_take_no_jobs(visitor: Visitor) -> None:
+    status = visitor.source.told_status
+    (node,) = status.nodes
+    nodes = [replace(node, name=f"node{at}") for at in range(1000)]
+    nodes[777] = replace(nodes[777], state="drained", reason="a fan")
+    visitor.source.told_status = replace(status, nodes=tuple(nodes))
+    visitor.look()
+    page = visitor.page("/")
+    assert len(page) < 50_000
+    assert "1000 nodes, of which 1 takes no jobs" in seen(page).text
+    assert "a fan" in page
+    assert 'href="/nodes/node999"' in visitor.page("/nodes")
+    assert len(visitor.page("/nodes")) < 300_000
 
 
 def test_the_overview_says_who_holds_what(visitor: Visitor) -> None:
@@ -293,6 +345,10 @@ def test_pages_refresh_themselves_where_there_are_no_scripts(visitor: Visitor) -
     assert visitor.get("/static/browser/other.js").status_code == 404
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
     assert '<script src="/static/browser/htmx.min.js" defer></script>' in page
+    polled = visitor.page("/workflows/steps")
+    assert 'hx-get="/workflows/steps" hx-trigger="every 5s"' in polled
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in polled
+    assert "hx-get" not in visitor.page("/usage")
 
 
 def thousand(visitor: Visitor) -> None:
@@ -421,13 +477,29 @@ def test_a_gpus_curves_are_drawings(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/jobs", "/jobs/3", "/jobs/3/cancel", "/run", "/health", "/setup", "/gpus/0", "/none"],
+    [
+        "/",
+        "/jobs",
+        "/jobs/3",
+        "/jobs/3/cancel",
+        "/run",
+        "/health",
+        "/setup",
+        "/gpus/0",
+        "/none",
+        "/usage",
+        "/health/fix",
+        "/workflows",
+        "/workflows/steps",
+        "/workflows/steps/cancel",
+    ],
 )
 def test_every_page_has_its_heading_its_language_and_labels(visitor: Visitor, path: str) -> None:
     visitor.source.reports["3"] = JobReport((a_job(3),), None, None, (), {})
     page = visitor.get(path).text
     found = seen(page)
-    assert found.tags.count("h1") == found.tags.count("main") == found.tags.count("title") == 1
+    assert found.tags.count("h1") == found.tags.count("main") == 1
+    assert page.partition("</head>")[0].count("<title>") == 1
     assert '<html lang="en">' in page
     for control in re.findall(r"<(?:input|select|textarea)\b[^>]*>", page):
         named = re.search(r'id="([^"]+)"', control)
@@ -445,6 +517,9 @@ def test_the_api_is_described(visitor: Visitor) -> None:
     for path, acts in paths.items():
         (act,) = acts
         filled = path.replace("{job}", "3").replace("{name}", "none")
+        if path == "/api/usage":
+            assert visitor.get("/api/usage?by=week").json()["by"] == "week"
+            assert visitor.get("/api/usage?by=moon").status_code == 400
         answer = visitor.ask(act, filled, headers={"x-csrf-token": visitor.site.access.csrf})
         if "{" not in path:
             schema = acts[act]["responses"]["200"]["content"]["application/json"]["schema"]

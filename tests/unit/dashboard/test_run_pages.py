@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,19 @@ def test_a_job_is_run_again_with_what_it_had(visitor: Visitor) -> None:
     form = visitor.page("/run/train?from=3")
     assert 'name="p-epochs" value="7"' in form
     assert "<option selected>true</option>" in form
+
+
+def test_a_command_is_run_again_with_what_it_had(visitor: Visitor) -> None:
+    told = {
+        "kind": "command", "name": "sh", "argv": ["sh", "-c", "echo '<b>'; sleep 9"],
+        "resources": {"gpus": 2, "memory_mb": 2048, "time_limit": 10, "cpus": None},
+    }  # fmt: skip
+    visitor.source.reports["3"] = JobReport((a_job(3),), told, None, (), {})
+    assert 'href="/run?from=3#command"' in visitor.page("/jobs/3")
+    page = visitor.page("/run?from=3")
+    (words,) = re.findall(r'name="command" value="([^"]*)"', page)
+    assert shlex.split(html.unescape(words)) == told["argv"]
+    for name, value in (("gpus", "2"), ("memory", "2048M"), ("time", "10m"), ("cpus", "")):
+        assert re.search(rf'name="{name}" value="{value}"', page), name
+    for other in ("4", "x", "../3", "٣"):
+        assert visitor.get(f"/run?from={other}").status_code in (200, 409)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def go(
     name: str = NAME,
     **how: bool,
 ) -> Outcome:
-    flags = {"interactive": True, **how}
+    flags: dict[str, Any] = {"interactive": True, **how}
     options = RepairOptions(listener or Listener(), again, **flags)
     return repair_findings(machine, project, known(name), all_of(name), options)
 
@@ -113,6 +114,16 @@ def test_it_copies_registers_restarts_and_looks_again() -> None:
     said = "\n".join(lines(outcome))
     assert "Gone: DSH-DK-009" in said
     assert backup in said
+
+
+def test_what_was_agreed_to_before_is_done_without_a_question() -> None:
+    machine, listener = engine(), Listener()
+    first = go(engine(), dry_run=True).done[0].repair
+    options = RepairOptions(listener, repaired_now, agrees=lambda repair: repair == first)
+    outcome = repair_findings(machine, None, known(NAME), all_of(NAME), options)
+    assert listener.questions == []
+    assert outcome.done[0].state == "done"
+    assert {item.state for item in outcome.done[1:]} <= {"declined", "left-out"}
 
 
 def test_the_question_says_what_stops() -> None:

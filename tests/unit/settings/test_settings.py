@@ -340,3 +340,25 @@ def test_what_to_do_about_a_wrong_setting(kind: Kind, steps: tuple[str, ...], re
     """The value's own reader knows best."""
     wrong = WrongSetting(kind, "file", "dshpc.yaml:3:1", "no.", setting="gpu", steps=steps)
     assert wrong.remedy == remedy
+
+
+@pytest.mark.parametrize("text", ["off", "127.0.0.1:8410", "127.8.0.1:1024", "[::1]:65535"])
+def test_the_dashboard_is_served_on_the_loopback(text: str) -> None:
+    assert load(flags={"dashboard": text}, env={}).dashboard == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "on",
+        "0.0.0.0:8410",
+        "10.0.0.1:8410",
+        "[::]:8410",
+        "127.0.0.1",
+        "localhost:8410",
+        "127.0.0.1:80",
+    ],
+)
+def test_the_dashboard_is_served_nowhere_else(text: str) -> None:
+    with pytest.raises(DshpcError, match="dashboard"):
+        load(flags={"dashboard": text}, env={})
