@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from dshpc_setup.container import folders, keys, rest, state_volume, unclean, users
+from dshpc_setup.container import accounting, folders, keys, rest, state_volume, unclean, users
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -49,6 +49,7 @@ def prepare(run: Run) -> None:
             status.say(note)
         if run.settings.rest != "off":
             rest.ensure_key(paths, run.slurm)
+    accounting.prepare(run)
 
 
 def _prepare_worker(run: Run) -> None:

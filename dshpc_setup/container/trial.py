@@ -143,6 +143,10 @@ def _moved(text: str, ports: tuple[int, int], folder: str) -> str:
         "SlurmctldPidFile": f"{folder}/state/pid",
         "SlurmctldDebug": "info",  # below that it does not say that it runs
         "SlurmctldLogFile": None,
+        "AccountingStorageType": None,  # it would register beside the running one, with its spare port
+        "AccountingStorageTRES": None,  # and without the former Slurm refuses these
+        "AccountingStorageEnforce": None,
+        "PriorityWeightFairshare": None,
         "SlurmdPort": str(ports[1]),  # the running slurmd is none of its business
     }
     added = "\n".join(f"{name}={value}" for name, value in own.items() if value is not None)

@@ -53,7 +53,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     used = [device for device in chosen if any(line.index == device.index for line in gres)]
     vendors = sorted({device.vendor for device in used})
     cpus = node.cpus(facts)
-    memory = node.memory(facts, settings.reserve_mib)
+    memory = node.memory(facts, settings.reserve_mib, accounting=settings.accounting == "on")
     shape = node.topology(facts, cpus)
     threads = shape[2] if shape else 1
     # Partitions, and with them what a job gets that does not say, are the same for all nodes
@@ -100,6 +100,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         max_job_count=limits.max_job_count(settings),
         extra=extra.lines(settings),
         rest=settings.rest != "off",
+        accounting=settings.accounting == "on",
         role=settings.place.role,
         controller=settings.prefix if settings.place.role == "worker" else "",
         shared_as=_shared_as(settings),

@@ -89,8 +89,9 @@ class Settings:
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
     longest_wait: str = "1h"  # "none": without end
-    slurm_ports: tuple[int, int] = (6817, 6818)
+    slurm_ports: tuple[int, ...] = (6817, 6818)
     clean_after: str = "30d"
+    accounting: str = "off"  # off | on
     rest: str = "off"  # off | on | ADDRESS:PORT
     idle_gpu: str = "30m"
     release_idle: str = "off"  # off, or a time

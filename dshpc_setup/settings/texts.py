@@ -102,12 +102,13 @@ def job_limit(text: str) -> int:
     return found
 
 
-def ports(text: str) -> tuple[int, int]:
-    """Two different ports that an ordinary user may listen on."""
+def ports(text: str) -> tuple[int, ...]:
+    """Two or three different ports that an ordinary user may listen on."""
     found = tuple(count(item.strip()) for item in text.split(","))
-    if len(found) != 2 or found[0] == found[1] or not all(1024 <= each < 65536 for each in found):
-        raise ValueError("must be two different ports from 1024 to 65535: 6817,6818")
-    return found[0], found[1]
+    alike = len(set(found)) < len(found)
+    if len(found) not in (2, 3) or alike or not all(1024 <= each < 65536 for each in found):
+        raise ValueError("must be two or three different ports from 1024 to 65535: 6817,6818,6819")
+    return found
 
 
 def rest(text: str) -> str:

@@ -18,16 +18,18 @@ from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 _NAMES = ("SlurmctldPort", "SlurmdPort")
+_DATABASE = "AccountingStoragePort"
 
 
 def kept_ports(machine: Machine, project: Project, settings: Settings) -> str:
-    """The text of the setting slurm_ports: two that are this cluster's from its first run on."""
+    """The text of the setting slurm_ports: ones that are this cluster's from its first run on."""
+    names = (*_NAMES, *((_DATABASE,) if settings.accounting == "on" else ()))
     before, same = settings.slurm_ports, project.runtime().get("prefix") == settings.prefix
-    was = dict(zip(_NAMES, before, strict=True)) if same else None
+    was = dict(zip(names, before, strict=False)) if same else None
     cluster = ports.cluster(str(project.folder), settings.prefix)
     lost = _lost(machine, settings.container, was or {})
-    kept = ports.keep(ports.registry(machine.env), cluster, _NAMES, before=was, lost=lost)
-    return ",".join(str(kept[name]) for name in _NAMES)
+    kept = ports.keep(ports.registry(machine.env), cluster, names, before=was, lost=lost)
+    return ",".join(str(kept[name]) for name in names)
 
 
 def _lost(machine: Machine, name: str, had: Mapping[str, int]) -> tuple[str, ...]:
