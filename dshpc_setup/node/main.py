@@ -27,6 +27,8 @@ _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
 
 For the dshpc command on the host:
   observe                       Print what `dshpc doctor` asks, as a JSON object
+  backup                        Write queue, users, keys and accounting to stdout, as an archive
+  restore check|accept|drop     Check a backup on stdin; let the next start take it; forget it
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
   associate                     Let all known users run jobs, where accounting is on
@@ -275,6 +277,31 @@ def _rotate_key(rest: list[str]) -> int:
     return keys.rotate(LocalMachine(), _paths())
 
 
+def _backup(rest: list[str]) -> int:
+    from dshpc_setup import settings
+    from dshpc_setup.container import backup
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    return backup.write(LocalMachine(), _paths(), settings.of_container(os.environ))
+
+
+def _restore(rest: list[str]) -> int:
+    from dshpc_setup import settings
+    from dshpc_setup.container import restore
+    from dshpc_setup.machine.local import LocalMachine
+
+    match rest:
+        case ["check"]:
+            return restore.check(LocalMachine(), _paths(), settings.of_container(os.environ))
+        case ["accept"]:
+            return restore.accept(_paths())
+        case ["drop"]:
+            return restore.drop(_paths())
+        case _:
+            raise _usage("dshpc-node restore takes check, accept or drop.")
+
+
 def _saved_state(rest: list[str]) -> int:
     from dshpc_setup.container import saved_state, state_trial
     from dshpc_setup.container.run import slurm_user
@@ -390,6 +417,8 @@ _COMMANDS = {
     "doctor": _doctor,
     "observe": _observe,
     "saved-state": _saved_state,
+    "backup": _backup,
+    "restore": _restore,
     "add-user": _add_user,
     "add-ground": _add_ground,
     "associate": _associate,
