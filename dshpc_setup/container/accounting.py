@@ -53,7 +53,7 @@ silent-startup
 """
 # What mariadb-install-db does, less the tables of help texts and of performance: that script wants the
 # client's package, which is as large as a third of the server's. The user of that name becomes the owner
-_EMPTY = """\
+EMPTY = """\
 name=$1
 shift
 { printf '%s\\n' 'create database mysql;' 'use mysql;' "set @auth_root_socket='$name';"
@@ -97,12 +97,7 @@ def prepare(run: Run) -> None:
 
 def _make_folders(run: Run) -> None:
     paths, slurm = run.paths, run.slurm
-    closed = (
-        paths.database,
-        f"{paths.database}/tmp",
-        f"{paths.run}/database",
-        _socket_folder(paths),
-    )
+    closed = (paths.database, f"{paths.database}/tmp", f"{paths.run}/database")
     for folder, mode in (*((each, 0o700) for each in closed), (paths.at("/run/slurmdbd"), 0o755)):
         try:
             os.makedirs(folder, exist_ok=True)
@@ -110,7 +105,7 @@ def _make_folders(run: Run) -> None:
             os.chmod(folder, mode)
         except OSError as error:
             raise cannot_write(folder, error) from None
-    replace_text(f"{paths.run}/database/my.cnf", _server(paths), sync=False)
+    replace_text(f"{paths.run}/database/my.cnf", server_conf(paths), sync=False)
     _adopt(run)
 
 
@@ -122,13 +117,10 @@ def _adopt(run: Run) -> None:
                 os.lchown(path, *run.slurm)
 
 
-def _server(paths: Paths) -> str:
+def server_conf(paths: Paths) -> str:
+    """MariaDB's file."""
     run = f"{paths.run}/database"
     return _SERVER.format(folder=paths.database, run=run, socket=paths.database_socket)
-
-
-def _socket_folder(paths: Paths) -> str:
-    return os.path.dirname(paths.database_socket)
 
 
 def _user(run: Run) -> str:
@@ -147,7 +139,7 @@ def _make_database(run: Run) -> None:
     done = run.machine.run(
         [
             *_as_slurm(run),
-            *("sh", "-euc", _EMPTY, "sh", _user(run)),
+            *("sh", "-euc", EMPTY, "sh", _user(run)),
             f"--defaults-file={run.paths.run}/database/my.cnf",
             f"--datadir={new}",
             *(["--user=root"] if run.slurm[0] == 0 else []),
@@ -219,13 +211,18 @@ def bring_up(run: Run, conf: str) -> None:
 
 def _write_daemon(run: Run, host: str, port: int) -> None:
     folder = f"{run.paths.run}/database"
-    text = _DAEMON.format(host=host, port=port, user=_user(run))
+    text = daemon_conf(host, port, _user(run))
     # slurmdbd insists on 0600, though there is no secret in it
     replace_bytes(run.paths.database_conf, text.encode(), 0o600, run.slurm, sync=False)
     # Where the keys are: it looks beside the file that SLURM_CONF names
     for name in ("slurm.key", "slurm.jwks"):
         with contextlib.suppress(FileExistsError):
             os.symlink(f"{run.paths.etc_slurm}/{name}", f"{folder}/{name}")
+
+
+def daemon_conf(host: str, port: int, user: str) -> str:
+    """slurmdbd's file; `user` is Slurm's by the name that its number has."""
+    return _DAEMON.format(host=host, port=port, user=user)
 
 
 def _is_ours(machine: Machine, paths: Paths) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gzip
 import hashlib
 import io
 import json
@@ -45,7 +46,7 @@ _BY_ITSELF = ("slurmctld", "database")
 _SCRIPTS = re.compile(r"hash\.[0-9]+")
 _ENDED_S = 60.0
 _POLL_S = 0.02
-_BLOCK = 1 << 20
+_PACKED = 3  # of 9: a database is mostly zeros
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ def write(machine: Machine, paths: Paths, settings: Settings) -> int:
         manifest = Manifest(
             settings.prefix, int(time.time()), slurm_version(machine), __version__, has_database
         )
-        with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz", compresslevel=3) as archive:
+        with (
+            gzip.GzipFile("", "wb", _PACKED, sys.stdout.buffer) as packed,
+            tarfile.open(fileobj=packed, mode="w|") as archive,
+        ):
             into = _Archive(archive, manifest)
             with _snapshot(paths) as slurmctld:
                 into.tree(slurmctld, f"{STATE}/slurmctld")

@@ -7,6 +7,7 @@ one that is killed is gone on with by the next.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import re
 import shutil
 import sys
 import tarfile
+import zlib
 from typing import IO
 
 from dshpc_setup import codec
@@ -101,7 +103,10 @@ def _unpack(stream: IO[bytes], into: str) -> Manifest:
     sums: dict[str, str] = {}
     manifest: Manifest | None = None
     try:
-        with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+        with (
+            gzip.GzipFile(fileobj=stream) as packed,
+            tarfile.open(fileobj=packed, mode="r|") as archive,
+        ):
             for member in archive:
                 if manifest is not None:
                     raise _broken(f"{member.name} stands behind its end")
@@ -109,12 +114,10 @@ def _unpack(stream: IO[bytes], into: str) -> Manifest:
                     manifest = _manifest(archive, member)
                 else:
                     _place(archive, member, into, sums)
-    except (tarfile.TarError, EOFError, ValueError) as error:
+            while packed.read(_BLOCK):  # tarfile stops before gzip has compared its own sum
+                pass
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
         raise _broken(f"{type(error).__name__}: {error}") from None
-    except OSError as error:
-        if error.errno is None:  # gzip says so of what is none
-            raise _broken(str(error)) from None
-        raise
     if manifest is None:
         raise _broken("it is cut off: its end is missing")
     if wrong := sorted(

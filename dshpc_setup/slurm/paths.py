@@ -75,8 +75,8 @@ class Paths:
 
     @property
     def database_socket(self) -> str:
-        """Where Debian's client library looks for it."""
-        return self.at("/run/mysqld/mysqld.sock")
+        """Where slurmdbd's service has it looked for: Debian's own place for it differs by release."""
+        return f"{self.run}/database/mysqld.sock"
 
     @property
     def homes(self) -> str:
