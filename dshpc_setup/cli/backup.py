@@ -32,6 +32,7 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file: NAME.tar.gz.")],
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -39,7 +40,7 @@ def backup(
     from dshpc_setup.cluster.backup import save
 
     project = needed_project(dir)
-    saved = save(machine_of(project), project, file.expanduser().absolute(), reporter(False))
+    saved = save(machine_of(project), project, file.expanduser().absolute(), reporter(yes))
     if json_output:
         print_json(saved.to_json())
     else:

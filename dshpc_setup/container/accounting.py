@@ -52,12 +52,14 @@ performance_schema=off
 silent-startup
 """
 # What mariadb-install-db does, less the tables of help texts and of performance: that script wants the
-# client's package, which is as large as a third of the server's. The user of that name becomes the owner
+# client's package, which is as large as a third of the server's. The user of that name becomes the
+# owner. slurmdbd would make its own database, and end at its next question (error 5027, seen with 24.11.5)
 EMPTY = """\
 name=$1
 shift
 { printf '%s\\n' 'create database mysql;' 'use mysql;' "set @auth_root_socket='$name';"
 cat /usr/share/mariadb/mariadb_system_tables.sql /usr/share/mariadb/mariadb_system_tables_data.sql
+echo 'create database slurm_acct_db;'
 } | mariadbd "$@" --bootstrap
 """
 _DAEMON = """\

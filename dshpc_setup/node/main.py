@@ -27,7 +27,7 @@ _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
 
 For the dshpc command on the host:
   observe                       Print what `dshpc doctor` asks, as a JSON object
-  backup                        Write queue, users, keys and accounting to stdout, as an archive
+  backup                        Print queue, users, keys and accounting as an archive
   restore check|accept|drop     Check a backup on stdin; let the next start take it; forget it
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
