@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.plan.model import DATABASE_PORT
-from tests.integration.cluster import Cluster, Standards, as_user, made, wait_until
+from tests.integration.cluster import ROOT, Cluster, Standards, as_user, made, wait_until
 from tests.integration.engines import Engine
 
 pytestmark = pytest.mark.engines("builtin", "docker")
@@ -141,6 +141,8 @@ def test_gpu_seconds_are_those_of_a_ledger_though_the_database_is_killed(
 def test_limits_and_fair_share_by_one_command_each(cluster: Cluster) -> None:
     user = cluster.said("id", "-un") if cluster.engine.name == "builtin" else "root"
     limit = ("sacctmgr", "-i", "modify", "user", "where", f"name={user}", "set")
+    page = (ROOT / "docs/how-to/accounting.md").read_text()
+    assert "sacctmgr -i modify user where name=ada set GrpTRES=gres/gpu=2" in page
     cluster.exec(*limit, "GrpTRES=gres/gpu=1").good()
     first = cluster.submit("--gres=gpu:1", script="sleep 60")
     second = cluster.submit("--gres=gpu:1", script="true")
@@ -216,8 +218,16 @@ def test_off_keeps_what_was_counted(cluster: Cluster) -> None:
     cluster.configure(*SIMULATED, "--accounting", "off").good()
     assert json.loads(cluster.dshpc("status", "--json").stdout)["accounting"] is None
     cluster.exec("srun", "-n1", "true").good()
-    cluster.configure(*SIMULATED, "--accounting", "on").good()
+    weight = "PriorityWeightFairshare=100000"
+    cluster.configure(*SIMULATED, "--accounting", "on", "--slurm-conf-extra", weight).good()
     assert before.items() <= ended(cluster).items()
+    assert "100000" in cluster.said("sprio", "-w")
+    page = (ROOT / "docs/how-to/accounting.md").read_text()
+    assert f"dshpc config set slurm_conf_extra {weight}" in page
+    # A text that needs accounting is refused where that is off, and what runs goes on
+    refused = cluster.configure(*SIMULATED, "--accounting", "off", "--slurm-conf-extra", weight)
+    assert refused.code != 0
+    assert is_up(cluster)
 
 
 @pytest.mark.engines("docker", why="its jobs are of two users")
