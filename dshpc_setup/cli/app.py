@@ -19,6 +19,7 @@ from dshpc_setup.cli import setting_up
 
 # isort: split
 from dshpc_setup.cli import (
+    backup,
     compose,
     config,
     demo,
@@ -43,6 +44,7 @@ from dshpc_setup.cli import (
 
 __all__ = [
     "app",
+    "backup",
     "compose",
     "config",
     "demo",

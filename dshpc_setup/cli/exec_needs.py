@@ -20,12 +20,15 @@ _NEEDS = {
     "sreport": _ACCOUNTING,
     "scrontab": ("ScronParameters", "enable"),
 }
+_OFF = (
+    "needs accounting, which is off in this cluster. To turn it on: dshpc config set accounting on, then "
+    "configure-environment"
+)
+_AWAY = "Slurm's accounting does not answer. Jobs of whom it knows go on; what helps: dshpc doctor"
 _HINTS = {
-    "sacct": "sacct needs accounting (slurmdbd and a database), which this cluster does not have. "
-    "Ended jobs: dshpc job list",
-    "sacctmgr": "sacctmgr needs accounting (slurmdbd and a database), which this cluster does not have.",
-    "sreport": "sreport needs accounting (slurmdbd and a database), which this cluster does not have. "
-    "Ended jobs: dshpc job list",
+    "sacct": f"sacct {_OFF}. Without it: dshpc job list, dshpc usage",
+    "sacctmgr": f"sacctmgr {_OFF}",
+    "sreport": f"sreport {_OFF}. Without it: dshpc usage",
     "scrontab": "scrontab is switched off in this cluster. To enable it, set in dshpc.yaml: "
     "slurm_conf_extra: ScronParameters=enable",
 }
@@ -40,9 +43,16 @@ def hint(machine: Machine, call: execution.Call) -> str | None:
     config = slurm.config(deadline_s=_ASK_S).value
     if config is None:
         return None
-    if needed is None:
-        return _full(slurm, config)
-    return None if has(config, *needed) else _HINTS[call.command]
+    if needed is not None and not has(config, *needed):
+        return _HINTS[call.command]
+    if needed in (None, _ACCOUNTING) and _is_away(slurm, config):
+        return _AWAY
+    return _full(slurm, config) if needed is None else None
+
+
+def _is_away(slurm: Slurm, config: Mapping[str, str]) -> bool:
+    """Whether accounting is on, and does not answer."""
+    return has(config, *_ACCOUNTING) and slurm.database(deadline_s=_ASK_S).value is False
 
 
 def _full(slurm: Slurm, config: Mapping[str, str]) -> str | None:

@@ -23,9 +23,9 @@ PASSED_ON = {
     "sprio": "Show why jobs wait in this order.",
     "sshare": "Show shares and usage of accounts.",
     "sdiag": "Show the scheduler's statistics.",
-    "sacct": "Show past jobs (needs accounting; without it: dshpc job list).",
-    "sacctmgr": "Manage accounts (needs accounting).",
-    "sreport": "Report usage (needs accounting).",
+    "sacct": "Show past jobs (setting accounting: on; without it: dshpc job list).",
+    "sacctmgr": "Manage users, accounts and limits (setting accounting: on).",
+    "sreport": "Report usage (setting accounting: on; without it: dshpc usage).",
     "exec": "Run any command in the container: dshpc exec -- nvidia-smi",
     "shell": "Open a shell in the container.",
 }

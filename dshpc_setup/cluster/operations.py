@@ -224,11 +224,17 @@ def _remove(machine: Machine, found: Container) -> None:
 
 
 def restart(
-    machine: Machine, project: Project, reporter: Reporter, *, stop_jobs: bool = False
+    machine: Machine,
+    project: Project,
+    reporter: Reporter,
+    *,
+    stop_jobs: bool = False,
+    tried: bool = True,
 ) -> ClusterStatus:
     """Start anew in the same container, or up where there is none: it detects and renders again.
 
-    Tried before anything stops. Where jobs run, only with `stop_jobs` or after a question.
+    Tried before anything stops, but with `tried` false: with another state it is another start. Where jobs
+    run, only with `stop_jobs` or after a question.
     """
     machine = patient(machine)
     cluster = target(project)
@@ -238,7 +244,7 @@ def restart(
     _need_work(cluster)
     with project.lock(files=False):
         with awake_meanwhile(machine, found):
-            if trial.is_ready(machine, cluster.container):
+            if tried and trial.is_ready(machine, cluster.container):
                 reporter.progress("trying the start beside what runs")
                 queue_room.check_folder(machine, cluster.container, project)
                 trial.in_place(machine, cluster.container)

@@ -137,7 +137,7 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
         for key, port in zip(("SlurmctldPort", "SlurmdPort"), settings.slurm_ports, strict=False):
             if key.lower() not in said:
                 yield _key("slurm_ports", f"{key}={port}")
-    yield from _of_rest(settings, said)
+    yield from _of_daemons(settings, said)
     if settings.isolation == "enforced":
         yield _key("isolation", "TaskPlugin=task/cgroup")
         yield _key("isolation", "ConstrainDevices=yes", "cgroup.conf")
@@ -153,7 +153,10 @@ def _of_nodes(settings: Settings) -> Iterator[_Wanted]:
     yield from _of_gpus(settings)
 
 
-def _of_rest(settings: Settings, said: set[str]) -> Iterator[_Wanted]:
+def _of_daemons(settings: Settings, said: set[str]) -> Iterator[_Wanted]:
+    """What slurmdbd and slurmrestd want to stand there."""
+    if settings.accounting == "on" and "accountingstoragetype" not in said:
+        yield _key("accounting", "AccountingStorageType=accounting_storage/slurmdbd")
     if settings.rest != "off" and "authalttypes" not in said:
         yield _key("rest", "AuthAltTypes=auth/jwt")
         yield _key("rest", f"AuthAltParameters=jwt_key={Paths().rest_key}")

@@ -14,7 +14,14 @@ from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.observed import idle
-from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Rest, Tier
+from dshpc_setup.observed.cluster_status import (
+    TIERS,
+    Accounting,
+    ClusterStatus,
+    Drift,
+    Rest,
+    Tier,
+)
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.answers import number
@@ -23,6 +30,10 @@ from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
 from dshpc_setup.terminal.sanitize import counted, plain
 
 _ASK_S = 30.0
+_ACCOUNTING: dict[Accounting, str] = {
+    "up": "on",
+    "away": "does not answer: jobs go on, and slurmctld keeps what it owes. What helps: dshpc doctor",
+}
 
 
 def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
@@ -45,7 +56,8 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
     told = replace(base, **from_report(report, base.image_gpu_type))
     if not report.get("ready"):
         return told
-    now = replace(told, **from_controller(machine, container))
+    has_accounting = isinstance(report.get("accounting"), dict)
+    now = replace(told, **from_controller(machine, container, accounting=has_accounting))
     usable = (node.name for node in now.nodes if node.usable)
     return replace(now, notes=start_report.notes(report, usable))
 
@@ -126,7 +138,10 @@ def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
     return {name: str(own.get(name, "rendered")) for name in CONFIG_FILES}
 
 
-def from_controller(machine: Machine, container: str) -> dict[str, Any]:
+def from_controller(
+    machine: Machine, container: str, *, accounting: bool = False
+) -> dict[str, Any]:
+    """`accounting`: whether it is on, and so to be asked, too."""
     slurm = Slurm(machine, container, checked=True)
     nodes = slurm.nodes(deadline_s=_ASK_S)
     if nodes.value is None:
@@ -139,7 +154,12 @@ def from_controller(machine: Machine, container: str) -> dict[str, Any]:
         "pending": None if queue is None else blocked_jobs.judge(queue),
         "nodes": nodes.value,
         "isolation": "unknown" if config is None else isolation(config),
+        "accounting": _accounting(slurm) if accounting else None,
     }
+
+
+def _accounting(slurm: Slurm) -> Accounting:
+    return "up" if slurm.database(deadline_s=_ASK_S).value else "away"
 
 
 def isolation(config: Mapping[str, str]) -> Tier:
@@ -184,9 +204,7 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append("           - Restart it, queued jobs stay: dshpc restart")
     if status.nodes:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
-    if status.rest is not None:
-        where = f"http://{status.rest.address}" if status.rest.address else status.rest.socket
-        said.append(f"REST API   {where}, {status.rest.version or 'version unknown'}")
+    said += _services_lines(status)
     said += _files_line(status)
     said += _drift_lines(status)
     said += unclean_ends.lines(status.unclean_ends)
@@ -231,6 +249,17 @@ def _back(node: Node) -> list[str]:
         "A Prolog failed. Which one, and what helps: dshpc doctor",
         f"When it is fixed: {again}",
     ]
+
+
+def _services_lines(status: ClusterStatus) -> list[str]:
+    """What a setting has asked for beside slurmctld and slurmd."""
+    said = []
+    if status.accounting is not None:
+        said.append(f"Accounting {_ACCOUNTING[status.accounting]}")
+    if status.rest is not None:
+        where = f"http://{status.rest.address}" if status.rest.address else status.rest.socket
+        said.append(f"REST API   {where}, {status.rest.version or 'version unknown'}")
+    return said
 
 
 _WHOSE = {"rendered": "rendered", "custom": "yours (marked)", "edited": "yours (edited by hand)"}

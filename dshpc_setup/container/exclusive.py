@@ -11,11 +11,12 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files.storage import open_lock
 from dshpc_setup.slurm.paths import Paths
 
-Change = Literal["dshpc reconfigure", "dshpc key rotate"]
+Change = Literal["dshpc reconfigure", "dshpc key rotate", "dshpc backup"]
 # A reconfiguration holds both, so that whoever is refused can tell which of the two runs
 _LOCKS: dict[Change, tuple[str, ...]] = {
     "dshpc reconfigure": ("reconfigure.lock", "key.lock"),
     "dshpc key rotate": ("key.lock",),
+    "dshpc backup": ("backup.lock",),
 }
 
 
@@ -45,6 +46,8 @@ def _holder(paths: Paths, name: str, refused: Change) -> Change:
     """Which change holds a lock that `refused` could not take."""
     if name == "reconfigure.lock":
         return "dshpc reconfigure"
+    if name == "backup.lock":
+        return "dshpc backup"
     if refused == "dshpc reconfigure":  # it has the other lock already
         return "dshpc key rotate"
     with ExitStack() as asked:

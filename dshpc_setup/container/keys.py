@@ -19,7 +19,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 
-from dshpc_setup.container import jobs, other_nodes
+from dshpc_setup.container import accounting, jobs, other_nodes
 from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.key_set import (
     LEAST_BYTES,
@@ -255,6 +255,7 @@ def _refuse_unready(machine: Machine, paths: Paths) -> None:
 
 def _taken_up(machine: Machine, paths: Paths, kid: str, signs_with: Signer, say: Say) -> None:
     """Until both daemons sign with the key; one that a reconfigure does not reach is restarted."""
+    accounting.renew_key(machine, paths)
     there = other_nodes.up(machine, _own_node(paths))
     since = other_nodes.moment() if there else 0.0
     done = Slurm(machine).reconfigure(deadline_s=_ASK_S)

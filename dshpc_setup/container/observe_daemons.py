@@ -9,17 +9,18 @@ from typing import Any
 
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.observed.model import Daemon, Inside
-from dshpc_setup.slurm import seen
+from dshpc_setup.slurm import associations, seen
 from dshpc_setup.slurm.nodes import parse_lines
 from dshpc_setup.slurm.paths import Paths
 
 _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20
 
-_DAEMONS = r"""rest=; [ ! -e "$2" ] || rest=slurmrestd; for name in slurmctld slurmd $rest; do
+_DAEMONS = r"""more=; [ ! -e "$2" ] || more=slurmrestd; [ ! -e "$3" ] || more="$more slurmdbd mariadb"
+for name in slurmctld slurmd $more; do
 printf '%s\037' "$name"; s6-svstat -o up,wantedup,pid,updownfor "$1/$name" 2>/dev/null
 printf '\037'; s6-svdt "$1/$name" 2>/dev/null
-printf '\037'; "$name" -V 2>/dev/null
+printf '\037'; [ "$name" = mariadb ] || "$name" -V 2>/dev/null
 printf '\036'; done"""
 
 
@@ -42,6 +43,7 @@ def parse_slurm(asked: CommandResult) -> dict[str, Any]:
         "node_lines": found.node_lines,
         "without_process": parse_running(found.running, found.with_process),
         "steps_without_process": parse_steps(found.steps, found.with_process),
+        "accounting_up": associations.is_up(found.accounting) if found.accounting else None,
         "out_of_memory": lacking[-_MOST_JOBS:],
     }
 
@@ -73,7 +75,8 @@ def _is_young(time_used: str) -> bool:
 
 
 def daemons(machine: Machine, paths: Paths, deadline_s: float) -> tuple[Daemon, ...]:
-    argv = ["sh", "-c", _DAEMONS, "sh", paths.services, paths.rest_listen]
+    asked_for = (paths.rest_listen, paths.database_conf)
+    argv = ["sh", "-c", _DAEMONS, "sh", paths.services, *asked_for]
     asked = machine.run(argv, deadline_s=deadline_s, cwd="/")
     rows = (row.split(_CUT) for row in asked.stdout.split(_NEXT))
     return tuple(parse_daemon(*row) for row in rows if len(row) == 4)

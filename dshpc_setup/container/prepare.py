@@ -5,7 +5,16 @@ from __future__ import annotations
 import os
 import socket
 
-from dshpc_setup.container import folders, keys, rest, state_volume, unclean, users
+from dshpc_setup.container import (
+    accounting,
+    folders,
+    keys,
+    rest,
+    restore,
+    state_volume,
+    unclean,
+    users,
+)
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -28,6 +37,9 @@ def prepare(run: Run) -> None:
         _prepare_worker(run)
         return
     with status.step("folders"):
+        restored = restore.take(paths)
+        if restored is not None:
+            status.note(restored)
         folders.make_folders(paths, run.slurm)
         if run.settings.place.role == "controller":
             os.makedirs(paths.at(ACCOUNTS), exist_ok=True)
@@ -52,6 +64,7 @@ def prepare(run: Run) -> None:
             status.say(note)
         if run.settings.rest != "off":
             rest.ensure_key(paths, run.slurm)
+    accounting.prepare(run)
 
 
 def _prepare_worker(run: Run) -> None:

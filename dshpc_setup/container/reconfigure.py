@@ -136,6 +136,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     drift.save(paths, drift.remembered(seen.facts, seen.image))
     in_force.remember(run, candidate)
     if not run.is_worker:
+        run.status.values["accounting"] = before.get("accounting")
         rest.restart(run, before.get("rest"))
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()

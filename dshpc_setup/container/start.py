@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.container import (
+    accounting,
     check,
     config,
     drift,
@@ -82,6 +83,7 @@ def _start(run: Run) -> None:
     if not status.values["kept_last_good"]:  # else the next start compares with what was good
         drift.save(paths, drift.remembered(seen.facts, seen.image))
         remember(run, candidate)
+    accounting.registered(run)
     if not run.is_worker:
         rest.start(run)
     status.ready()

@@ -81,6 +81,7 @@ class Status:
             "failure": None,
             "kept_last_good": None,
             "rest": None,
+            "accounting": None,
             "notes": [],
             "note_keys": [],
             "notes_about": {},

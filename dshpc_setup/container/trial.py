@@ -22,6 +22,11 @@ from dshpc_setup.slurm.paths import ASK, Paths
 _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0
 _LOG = "log"
+# It would register beside the running one, with its spare port; and without slurmdbd Slurm refuses the rest
+_WITH_ACCOUNTING = (
+    *("AccountingStorageType", "AccountingStorageTRES", "AccountingStorageEnforce"),
+    "PriorityWeightFairshare",
+)
 
 
 def asking(text: str) -> str:
@@ -137,12 +142,14 @@ def _runs(pid: int, log: str) -> bool | None:
 
 def _moved(text: str, ports: tuple[int, int], folder: str) -> str:
     """slurm.conf for the trial: nothing of it may meet the running controller."""
+    has_accounting = "slurmdbd" in (slurm_conf.last(text, "AccountingStorageType") or "")
     own = {
         "SlurmctldPort": str(ports[0]),
         "StateSaveLocation": f"{folder}/state",
         "SlurmctldPidFile": f"{folder}/state/pid",
         "SlurmctldDebug": "info",  # below that it does not say that it runs
         "SlurmctldLogFile": None,
+        **dict.fromkeys(_WITH_ACCOUNTING if has_accounting else ()),
         "SlurmdPort": str(ports[1]),  # the running slurmd is none of its business
     }
     added = "\n".join(f"{name}={value}" for name, value in own.items() if value is not None)

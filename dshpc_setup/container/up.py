@@ -6,6 +6,7 @@ import os
 import time
 
 from dshpc_setup.container import (
+    accounting,
     check,
     daemons,
     interrupted,
@@ -74,6 +75,7 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
 
 def _controller_up(run: Run, candidate: Candidate, node: str) -> None:
     machine, paths = run.machine, run.paths
+    accounting.bring_up(run, candidate.texts["slurm.conf"])
     with run.status.step("slurmctld"):
         port = check.port(candidate.texts, *check.PORTS["slurmctld"])
         if network.listens(port):

@@ -16,6 +16,7 @@ from dshpc_setup.diagnose.model import (
     note,
     warning,
 )
+from dshpc_setup.diagnose.slurm_accounting import ACCOUNTING_CHECKS
 from dshpc_setup.diagnose.slurm_across import ACROSS_CHECKS
 from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS
 from dshpc_setup.diagnose.slurm_daemons import DAEMON_CHECKS
@@ -126,6 +127,7 @@ CHECKS: tuple[Check, ...] = (
           _starting, needs=(RUNS, START)),
     *UPKEEP_CHECKS,
     *DAEMON_CHECKS,
+    *ACCOUNTING_CHECKS,
     *GPU_CHECKS,
     *NODE_CHECKS,
     *ACROSS_CHECKS,

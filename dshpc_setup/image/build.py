@@ -69,6 +69,8 @@ def build_args(
         "GPU_TYPE": gpu_type,
         "CUDA_RUNTIME": settings.cuda_runtime,
     }
+    if settings.accounting == "on":
+        args["ACCOUNTING"] = "on"
     if renewed:
         args["RENEWED"] = renewed
     # A base of our own making knows its mirror.

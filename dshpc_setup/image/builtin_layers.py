@@ -25,7 +25,13 @@ from dshpc_setup.environment.layer import ARCHIVE
 from dshpc_setup.environment.model import Lock
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image.context import CUDA_PACKAGES, LAYER, SMALL, gpu_packages
+from dshpc_setup.image.context import (
+    ACCOUNTING_PACKAGES,
+    CUDA_PACKAGES,
+    LAYER,
+    SMALL,
+    gpu_packages,
+)
 from dshpc_setup.image.mirror import RELEASE, mirror_for
 from dshpc_setup.machine import Machine, Say
 from dshpc_setup.settings import Settings
@@ -60,6 +66,7 @@ class Making:
     archive: base.Archive
     gpu_type: str
     cuda_runtime: str
+    accounting: str
     lock: Lock | None
     context: Path
     renewed: str
@@ -91,7 +98,8 @@ class Making:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        return (*_PACKAGES, *(CUDA_PACKAGES if self.cuda_runtime == "yes" else ()))
+        cuda = CUDA_PACKAGES if self.cuda_runtime == "yes" else ()
+        return (*_PACKAGES, *cuda, *(ACCOUNTING_PACKAGES if self.accounting == "on" else ()))
 
     @property
     def pinned(self) -> dict[str, str]:
@@ -187,6 +195,7 @@ def _run(making: Making, folder: Path, text: str) -> None:
         **ENVIRONMENT,
         "GPU_TYPE": making.gpu_type,
         "CUDA_RUNTIME": making.cuda_runtime,
+        "ACCOUNTING": making.accounting,
         "HOME": "/root",
     }
     script = inside.Script(text, environment, {str(making.context): BUILD})

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dshpc_setup.errors import DshpcError
     from dshpc_setup.slurm.paths import Paths
 
+_ACCOUNTING = "DSHPC_ACCOUNTING"
 _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
 
   start                         Start the cluster in this container: its entrypoint
@@ -27,8 +28,11 @@ _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
 For the dshpc command on the host:
   observe                       Print what `dshpc doctor` asks, as a JSON object
   detect [OPTION...]            Print what this node sees, as `dshpc detect` has it
+  backup                        Print queue, users, keys and accounting as an archive
+  restore check|accept|drop     Check a backup on stdin; let the next start take it; forget it
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
+  associate                     Let all known users run jobs, where accounting is on
   add-ground WORK UID GID       Make the folder of a user's workspaces
   forget-node NODE              Make the cluster forget a node that has left it
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
@@ -225,7 +229,20 @@ def _add_user(rest: list[str]) -> int:
     if len(rest) not in (3, 4):
         raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
     users.add(_paths(), accounts.checked(*rest))
+    if os.environ.get(_ACCOUNTING) == "on":
+        _associate([])  # where it is away, the service `associations` does it later
     return 0
+
+
+def _associate(rest: list[str]) -> int:
+    from dshpc_setup import settings
+    from dshpc_setup.container import accounting
+    from dshpc_setup.errors import Exit
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    done = accounting.associate(LocalMachine(), _paths(), settings.of_container(os.environ).prefix)
+    return int(Exit.OK if done else Exit.INCOMPLETE)
 
 
 def _add_ground(rest: list[str]) -> int:
@@ -268,6 +285,31 @@ def _rotate_key(rest: list[str]) -> int:
 
     _no_arguments(rest)
     return keys.rotate(LocalMachine(), _paths())
+
+
+def _backup(rest: list[str]) -> int:
+    from dshpc_setup import settings
+    from dshpc_setup.container import backup
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    return backup.write(LocalMachine(), _paths(), settings.of_container(os.environ))
+
+
+def _restore(rest: list[str]) -> int:
+    from dshpc_setup import settings
+    from dshpc_setup.container import restore
+    from dshpc_setup.machine.local import LocalMachine
+
+    match rest:
+        case ["check"]:
+            return restore.check(LocalMachine(), _paths(), settings.of_container(os.environ))
+        case ["accept"]:
+            return restore.accept(_paths())
+        case ["drop"]:
+            return restore.drop(_paths())
+        case _:
+            raise _usage("dshpc-node restore takes check, accept or drop.")
 
 
 def _saved_state(rest: list[str]) -> int:
@@ -386,8 +428,11 @@ _COMMANDS = {
     "observe": _observe,
     "detect": _detect,
     "saved-state": _saved_state,
+    "backup": _backup,
+    "restore": _restore,
     "add-user": _add_user,
     "add-ground": _add_ground,
+    "associate": _associate,
     "forget-node": _forget_node,
     "reconfigure": _reconfigure,
     "check": _check,

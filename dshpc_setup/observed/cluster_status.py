@@ -16,6 +16,7 @@ from dshpc_setup.slurm.nodes import Node
 SCHEMA = "dshpc.status/1"
 
 Tier = Literal["default", "enforced", "unknown"]
+Accounting = Literal["up", "away"]
 
 TIERS: dict[Tier, str] = {
     "default": "GPUs are given to jobs by environment variable; a job can reach the others",
@@ -92,6 +93,7 @@ class ClusterStatus:
     unclean_ends: tuple[UncleanEnd, ...] = ()  # until an end in order, a day at most
     # {requeued, concluded, ended}: ids of the jobs that ran before the container's start
     interrupted: Mapping[str, tuple[str, ...]] | None = None
+    accounting: Accounting | None = None  # None: off, or the controller does not answer
     rest: Rest | None = None  # Slurm's REST API; None: not on, or not up
 
     @property

@@ -204,6 +204,7 @@ class Inside:
     without_process: tuple[str, ...] = ()  # batch jobs that Slurm takes for running: "17"
     steps_without_process: tuple[str, ...] = ()  # steps of srun that it takes for running: "17_2.0"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
+    accounting_up: bool | None = None  # slurmdbd and its database answer; None: off, or not asked
     idle_gpus: tuple[IdleGpu, ...] = ()  # held for longer than idle_gpu without use
 
 

@@ -53,7 +53,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     used = [device for device in chosen if any(line.index == device.index for line in gres)]
     vendors = sorted({device.vendor for device in used})
     cpus = node.cpus(facts)
-    memory = node.memory(facts, settings.reserve_mib)
+    memory = node.memory(facts, settings.reserve_mib, accounting=settings.accounting == "on")
     shape = node.topology(facts, cpus)
     threads = shape[2] if shape else 1
     # Partitions, and with them what a job gets that does not say, are the same for all nodes
@@ -95,11 +95,12 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         def_mem_per_gpu_mib=node.share_of_a_gpu(memory, most_gpus),
         tmp_disk_mib=node.tmp_disk(facts),
         more_partitions=_more_partitions(settings),
-        ports=(settings.slurm_ports[0], settings.slurm_ports[1]),
+        ports=settings.daemon_ports,
         max_array_size=limits.max_array_size(settings),
         max_job_count=limits.max_job_count(settings),
         extra=extra.lines(settings),
         rest=settings.rest != "off",
+        accounting=settings.accounting == "on",
         role=settings.place.role,
         controller=settings.prefix if settings.place.role == "worker" else "",
         shared_as=_shared_as(settings),

@@ -11,6 +11,7 @@ from dshpc_setup.facts import GpuDevice, Vendor
 
 Isolation = Literal["default", "enforced"]
 GresType = Literal["model", "index"]
+DATABASE_PORT = 6819
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,11 @@ class ClusterPlan:
     tmp_disk_mib: int | None = None
     more_partitions: tuple[Partition, ...] = ()
     max_array_size: int = 10001
-    ports: tuple[int, int] = (6817, 6818)  # of slurmctld and slurmd
+    ports: tuple[int, ...] = (6817, 6818)  # of slurmctld and slurmd, and perhaps of slurmdbd
     max_job_count: int = 100_000  # each task of an array is a job
     extra: tuple[ExtraLine, ...] = ()
     rest: bool = False  # whether clients of slurmrestd have tokens
+    accounting: bool = False  # whether slurmdbd keeps jobs, users and their limits
     role: Literal["alone", "controller", "worker"] = "alone"
     controller: str = ""  # the controller's node, of a worker
     shared_as: str = ""  # the kind of `sharing` on any node, where there are others
@@ -137,6 +139,16 @@ class ClusterPlan:
         """`GresTypes=`: always with "gpu", for without it a GPU job would run with no GPU."""
         kind = self.sharing.kind if self.sharing else self.shared_as
         return f"gpu,{kind}" if kind else "gpu"
+
+    @property
+    def counted(self) -> str:
+        """`AccountingStorageTRES=`: GPUs, and each of the node's types. Those of other nodes are GPUs."""
+        return ",".join(("gres/gpu", *(f"gres/gpu:{kind}" for kind in self.gres_counts)))
+
+    @property
+    def database_port(self) -> int:
+        """Of slurmdbd."""
+        return self.ports[2] if len(self.ports) > 2 else DATABASE_PORT
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

@@ -7,6 +7,7 @@ from dshpc_setup.facts import HostFacts, State
 
 Shape = tuple[int, int, int]  # sockets, cores per socket, threads per core
 
+_DATABASE_MIB = 384  # MariaDB with its buffers, and slurmdbd
 _KEPT = 8  # of CPUs and memory one part in so many stays for jobs without a GPU
 
 
@@ -19,8 +20,8 @@ def cpus(facts: HostFacts) -> int:
     return min(known)
 
 
-def memory(facts: HostFacts, reserve_mib: int | None) -> int:
-    """MiB for jobs: what every limit allows, less the reserve (by default a tenth).
+def memory(facts: HostFacts, reserve_mib: int | None, *, accounting: bool = False) -> int:
+    """MiB for jobs: what every limit allows, less the reserve (by default a tenth, and the database's).
 
     Raises DshpcError where no limit is known, and (usage) where the reserve leaves nothing.
     """
@@ -29,7 +30,8 @@ def memory(facts: HostFacts, reserve_mib: int | None) -> int:
     if not known:
         raise _unknown("how much memory this machine has", facts.memory.state)
     limit = min(known)
-    kept = limit // 10 if reserve_mib is None else reserve_mib
+    database = min(_DATABASE_MIB, limit // 10) if accounting else 0
+    kept = limit // 10 + database if reserve_mib is None else reserve_mib
     if kept >= limit > 1:
         raise usage_error(
             f"reserve_mib = {kept} leaves no memory for jobs: there are {limit} MiB.",

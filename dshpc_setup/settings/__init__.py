@@ -89,8 +89,10 @@ class Settings:
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
     longest_wait: str = "1h"  # "none": without end
-    slurm_ports: tuple[int, ...] = (6817, 6818)  # slurmctld, slurmd, those of workers here
+    # slurmctld, slurmd, slurmdbd where accounting is on, then slurmd of further nodes on this machine
+    slurm_ports: tuple[int, ...] = (6817, 6818)
     clean_after: str = "30d"
+    accounting: str = "off"  # off | on
     rest: str = "off"  # off | on | ADDRESS:PORT
     idle_gpu: str = "30m"
     release_idle: str = "off"  # off, or a time
@@ -144,6 +146,11 @@ class Settings:
         return self.place.node or self.prefix
 
     @property
+    def daemon_ports(self) -> tuple[int, ...]:
+        """Of slurmctld, slurmd, and slurmdbd where accounting is on and its port is set."""
+        return self.slurm_ports[: 3 if self.accounting == "on" else 2]
+
+    @property
     def profiles(self) -> tuple[str, ...]:
         """What each node of this machine simulates, the controller's first; "": what is there; `REMOVED`
         of a number that no node has."""
@@ -159,8 +166,9 @@ class Settings:
         gpu = self.gpu if profile else "none"
         texts = {**self.texts, "simulate": profile or "none", "gpu": gpu}
         ports = self.slurm_ports
-        if len(ports) > number:  # they share the machine's network
-            ports = (ports[0], ports[number])
+        further = ports[len(self.daemon_ports) :]
+        if len(further) > number - 2:  # they share the machine's network
+            ports = (ports[0], further[number - 2], *self.daemon_ports[2:])
             texts["slurm_ports"] = ",".join(map(str, ports))
         return replace(
             self, place=place, simulate=profile, devices=(), gpu=gpu, slurm_ports=ports, texts=texts

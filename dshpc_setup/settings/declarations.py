@@ -211,10 +211,11 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "slurm_ports",
         (6817, 6818),
-        "Ports of slurmctld and slurmd. The built-in engine, whose containers have the machine's own "
-        "network, chooses those that are free, with one more for each further node.",
+        "Ports of slurmctld and slurmd, then where accounting is on of slurmdbd (6819). The built-in engine, "
+        "whose containers have the machine's own network, chooses those that are free, with one more for "
+        "each further node.",
         texts.ports,
-        "N,N",
+        "N,N[,N]",
         in_container=True,
     ),
     Declaration(
@@ -223,6 +224,15 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "Age at which dshpc job clean offers the workspace of an ended job, such as 30d or 12h.",
         texts.age,
         "TIME",
+        in_container=True,
+    ),
+    Declaration(
+        "accounting",
+        "off",
+        "Slurm's accounting (slurmdbd and a MariaDB of the cluster's own), for sacct, sreport, sacctmgr, "
+        "limits and fair share: on or off.",
+        texts.choice("on", "off"),
+        "on|off",
         in_container=True,
     ),
     Declaration(

@@ -19,14 +19,19 @@ from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 _NAMES = ("SlurmctldPort", "SlurmdPort")
+_DATABASE = "AccountingStoragePort"
 
 
 def kept_ports(machine: Machine, project: Project, settings: Settings) -> str:
     """The text of the setting slurm_ports: those that are this cluster's from its first run on; one more
-    for each further node, and for each number between that no node has."""
-    names = (*_NAMES, *(f"{_NAMES[1]}-{at}" for at in range(2, len(settings.profiles) + 1)))
+    for slurmdbd, for each further node, and for each number between that no node has."""
+    names = (
+        *_NAMES,
+        *((_DATABASE,) if settings.accounting == "on" else ()),
+        *(f"{_NAMES[1]}-{at}" for at in range(2, len(settings.profiles) + 1)),
+    )
     before, same = settings.slurm_ports, project.runtime().get("prefix") == settings.prefix
-    was = dict(zip(names, before, strict=False)) if same else None
+    was = dict(zip(names, before, strict=True)) if same and len(before) == len(names) else None
     cluster = ports.cluster(str(project.folder), settings.prefix)
     lost = _lost(machine, settings.container, was or {})
     kept = ports.keep(ports.registry(machine.env), cluster, names, before=was, lost=lost)

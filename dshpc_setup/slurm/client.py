@@ -280,6 +280,37 @@ class Slurm:
     def delete_reservation(self, name: str, *, deadline_s: float) -> CommandResult:
         return self.run("scontrol", "delete", f"reservationname={name}", deadline_s=deadline_s)
 
+    # Accounting
+
+    def database(self, *, deadline_s: float) -> Answer[bool]:
+        """Whether slurmdbd answers and has its database; None where that cannot be asked."""
+        from dshpc_setup.slurm import associations
+
+        asked = self.run("sacctmgr", "ping", deadline_s=deadline_s)
+        told = asked.state == "present" and asked.code in (0, 1)
+        return Answer(asked, associations.is_up(asked.stdout) if told else None)
+
+    def associations(
+        self, cluster: str, *, deadline_s: float
+    ) -> Answer[tuple[frozenset[str], frozenset[str]]]:
+        """Accounts and users that may run jobs here."""
+        from dshpc_setup.slurm import associations
+
+        asked = self.run(*associations.list_argv(cluster), deadline_s=deadline_s)
+        return Answer(asked, _read(associations.parse, asked))
+
+    def add_account(self, cluster: str, *, deadline_s: float) -> CommandResult:
+        from dshpc_setup.slurm import associations
+
+        return self.run(*associations.add_account_argv(cluster), deadline_s=deadline_s)
+
+    def add_users(self, cluster: str, names: Sequence[str], *, deadline_s: float) -> CommandResult:
+        from dshpc_setup.slurm import associations
+
+        return self.run(*associations.add_users_argv(cluster, names), deadline_s=deadline_s)
+
+    # Nodes
+
     def drain(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
         argv = ("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
         return self.run(*argv, deadline_s=deadline_s)

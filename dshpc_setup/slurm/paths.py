@@ -65,6 +65,21 @@ class Paths:
         return self.at("/run/dshpc/rest/slurmrestd.socket")
 
     @property
+    def database(self) -> str:
+        """Of the accounting, in the state volume: MariaDB's folder, and what is known of it."""
+        return f"{self.state}/database"
+
+    @property
+    def database_conf(self) -> str:
+        """slurmdbd's own file: there where it is to run at all."""
+        return f"{self.run}/database/slurmdbd.conf"
+
+    @property
+    def database_socket(self) -> str:
+        """Where slurmdbd's service has it looked for: Debian's own place for it differs by release."""
+        return f"{self.run}/database/mysqld.sock"
+
+    @property
     def homes(self) -> str:
         """The users' homes, in a volume of their own: a folder for each, and root's."""
         return self.at(HOMES)

@@ -23,7 +23,8 @@ printf '\036'; squeue -h -a -t OUT_OF_MEMORY -o '%i %j' 2>/dev/null
 # The processes first: slurmstepd stays until slurmctld knows that its job has ended
 printf '\036'; ps -eo args= | sed -n 's/^slurmstepd: \[\([^]]*\)\].*/\1/p'
 printf '\036'; squeue -h -a -t RUNNING -O '{_RUNNING}' 2>/dev/null
-printf '\036'; squeue -h -a -s -O '{_STEPS}' 2>/dev/null"""
+printf '\036'; squeue -h -a -s -O '{_STEPS}' 2>/dev/null
+printf '\036'; ! grep -q '^AccountingStorageType=.*/slurmdbd' "$1/slurm.conf" || sacctmgr ping 2>&1"""
 
 _FAILED = r"""for job in $(squeue -h -a -t FAILED -S i -o %A | tail -n "$1"); do
 scontrol -o show job "$job" 2>/dev/null; done"""
@@ -43,6 +44,7 @@ class Controller(NamedTuple):
     with_process: tuple[str, ...] = ()
     running: str = ""  # id|batch flag|time used|
     steps: str = ""  # job|step|time used|
+    accounting: str = ""  # what `sacctmgr ping` says, where accounting is on
 
 
 def all_argv(etc_slurm: str) -> list[str]:
@@ -50,8 +52,8 @@ def all_argv(etc_slurm: str) -> list[str]:
 
 
 def parse_all(asked: CommandResult) -> Controller:
-    parts = [*asked.stdout.split(_NEXT), *[""] * 6]
-    ping, version, nodes, jobs, processes, running, steps, *_ = parts
+    parts = [*asked.stdout.split(_NEXT), *[""] * 7]
+    ping, version, nodes, jobs, processes, running, steps, accounting, *_ = parts
     if not slurm_releases.says("controller_up").search(ping):
         lines = (line for line in ping.splitlines() if not line.startswith("*"))
         says = " ".join(" ".join(lines).split()) or asked.stderr.strip()
@@ -67,6 +69,7 @@ def parse_all(asked: CommandResult) -> Controller:
         with_process=tuple(processes.split()),
         running=running,
         steps=steps,
+        accounting=accounting.strip(),
     )
 
 

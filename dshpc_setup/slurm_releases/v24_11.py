@@ -86,7 +86,7 @@ SAYS = Phrases(
     not_parsed=r"Parse error in file (\S+) line (\d+)",
     not_included=r"cannot stat file \S*?([^/\s]+):",
     harmless=r"Could not open .* state file|_prepare_run_dir|Waiting for gres.conf file"
-    r"|Configured MailProg|Job accounting information",
+    r"|Configured MailProg|Job accounting information|Database settings not recommended",
     job_with_invalid_gres=r"(?i)(?:_rpc_|JobId|_job_).*invalid (?:generic resource|gres)",
     about_gres=r"(?i)invalid (?:generic resource|gres)|Ignoring file-less GPU|gres\.conf",
 )

@@ -11,7 +11,7 @@ EXEC_COMMANDS = frozenset(
 COMMANDS = frozenset(
     (
         "configure config dashboard detect gpus passthrough compose record up restart reconfigure status "
-        "down logs destroy doctor explain image key env method node job rest run workflow usage metrics "
-        "install-commands completion man demo ssh-config ssh-proxy lab"
+        "backup restore down logs destroy doctor explain image key env method node job rest run workflow "
+        "usage metrics install-commands completion man demo ssh-config ssh-proxy lab"
     ).split()
 )  # what typer has beside them

@@ -536,6 +536,7 @@ def test_status_as_json(project: Project) -> None:
         "idle_gpus": [],
         "unclean_ends": [],
         "interrupted": None,
+        "accounting": None,
         "rest": None,
     }
 

@@ -16,8 +16,13 @@ ScronParameters         = {}
 """
 
 
-def _hint(command: str, storage: str, scron: str, code: int = 0) -> str | None:
-    machine = FakeMachine(commands={ASKS: Answer(code=code, stdout=CONFIG.format(storage, scron))})
+UP = "slurmdbd(primary) at p is UP\n"
+
+
+def _hint(command: str, storage: str, scron: str, code: int = 0, ping: str = UP) -> str | None:
+    config = Answer(code=code, stdout=CONFIG.format(storage, scron))
+    pinged = Answer(code=0 if ping == UP else 1, stdout=ping)
+    machine = FakeMachine(commands={ASKS: config, "docker exec c sacctmgr ping": pinged})
     return exec_needs.hint(machine, execution.Call(command, ["-l"], RUNTIME))
 
 
@@ -27,6 +32,14 @@ def test_without_accounting(command: str, storage: str) -> None:
     said = _hint(command, storage, "enable")
     assert said is not None
     assert said.startswith(f"{command} needs accounting")
+    assert "dshpc config set accounting on" in said
+
+
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "sbatch"])
+def test_where_it_does_not_answer_that_is_said(command: str) -> None:
+    said = _hint(command, "accounting_storage/slurmdbd", "", ping=UP.replace("UP", "DOWN"))
+    assert said is not None
+    assert "does not answer" in said
 
 
 def test_without_scron() -> None:

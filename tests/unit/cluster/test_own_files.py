@@ -30,6 +30,7 @@ OTHERS = {
     "base_image": "debian:sid",
     "idle_gpu": "5m", "release_idle": "2h", "metrics": "127.0.0.1:9410", "dashboard": "127.0.0.1:8410",
     "apt_mirror": "http://m.example/debian", "cuda_runtime": "yes", "amd_profiling": "yes",
+    "accounting": "on",
     "rest": "127.0.0.1:6820",
 }  # fmt: skip
 # A file that contradicts them is refused at the start, or docker-compose.yml hands over other devices
@@ -74,7 +75,8 @@ def test_each_setting_that_goes_into_these_files_is_looked_for() -> None:
 
 def test_those_of_slurm_conf_alone() -> None:
     alone = {name for name in OTHERS if written(name) == {"slurm.conf"}}
-    alone -= {"rest"}  # docker-compose.yml has its port, and the container starts its daemon
+    # docker-compose.yml has the port of the former, and the container starts the daemons of both
+    alone -= {"rest", "accounting"}
     assert alone == own_files.ONLY_IN_SLURM_CONF, (
         "it belongs into ONLY_IN_SLURM_CONF of cluster/own_files.py"
     )

@@ -1,0 +1,198 @@
+"""A backup of a state is restored as it was, or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from dshpc_setup.container import backup, restore
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.paths import Paths
+from tests.unit.engine.fake import Answer, FakeMachine
+
+FILES = {
+    "state/slurmctld/job_state": b"jobs",
+    "state/slurmctld/hash.7/job.7/script": b"#!/bin/sh\n",
+    "state/jobcomp/jobs.log": b"JobId=6\n" * 40,
+    "state/users": b"4101:4101:ada\n",
+    "state/database/mariadb/ibdata1": bytes(5000),
+    "key/slurm.key": b"secret" * 9,
+}
+LEFT_OUT = ("state/.health", "state/database/tmp/#sql1", "state/before-restore/users")
+
+
+def machine(version: str = "24.11.5") -> FakeMachine:
+    said = Answer(stdout=f"slurm-wlm {version}\n")
+    return FakeMachine(commands={"slurmctld -V": said})
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    for name in (*FILES, *LEFT_OUT):
+        file = tmp_path / "var/lib/dshpc" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(FILES.get(name, b"x"))
+    (tmp_path / "run/dshpc").mkdir(parents=True)
+    return Paths(str(tmp_path))
+
+
+def saved(paths: Paths, monkeypatch: pytest.MonkeyPatch, **of: str) -> bytes:
+    stream = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stream, write_through=True))
+    assert backup.write(machine(**of), paths, Settings()) == 0
+    return stream.getvalue()
+
+
+def check(paths: Paths, content: bytes, prefix: str = "dshpc") -> None:
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(content))
+    try:
+        restore.check(machine(), paths, Settings(prefix=prefix))
+    finally:
+        sys.stdin = before
+
+
+def there(paths: Paths) -> dict[str, bytes]:
+    top = Path(paths.at("/var/lib/dshpc"))
+    return {
+        str(file.relative_to(top)): file.read_bytes()
+        for file in sorted(top.rglob("*"))
+        if file.is_file()
+    }
+
+
+def test_it_is_restored_as_it_was_and_what_was_there_is_kept(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = saved(paths, monkeypatch)
+    monkeypatch.undo()
+    state = Path(paths.state)
+    (state / "users").write_bytes(b"changed\n")
+    (state / "new").write_bytes(b"later\n")
+    Path(paths.key).write_bytes(b"another key")
+    check(paths, content)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["prefix"], told["slurm"], told["files"]) == ("dshpc", "24.11.5", {})
+    assert restore.take(paths) is None, "nobody has agreed to it"
+    assert (state / "users").read_bytes() == b"changed\n"
+    restore.accept(paths)
+    assert restore.take(paths) is not None
+    found = there(paths)
+    before = {name: found.pop(name) for name in list(found) if "before-restore" in name}
+    assert found == FILES
+    assert before["state/before-restore/users"] == b"changed\n"
+    assert before["state/before-restore/new"] == b"later\n"
+    assert before["state/before-restore/.key/slurm.key"] == b"another key"
+    assert restore.take(paths) is None
+
+
+def test_a_start_that_is_killed_meanwhile_is_gone_on_with(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each of its renames: the next one ends with all of the backup, and all of before is kept."""
+    content = saved(paths, monkeypatch)
+    monkeypatch.undo()
+    (Path(paths.state) / "users").write_bytes(b"changed\n")
+    check(paths, content)
+    restore.accept(paths)
+    rename, left = os.rename, 0
+
+    def killed(source: str, target: str) -> None:
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+        rename(source, target)
+
+    tries = 0
+    while True:
+        left, tries = 1, tries + 1
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "rename", killed)
+            try:
+                assert restore.take(paths) is not None
+                break
+            except KeyboardInterrupt:
+                continue
+    assert tries > len({name.split("/")[1] for name in FILES})
+    found = there(paths)
+    assert {name: found[name] for name in FILES} == FILES
+    assert found["state/before-restore/users"] == b"changed\n"
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    top = tmp_path_factory.mktemp("saved")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in FILES:
+            file = top / "var/lib/dshpc" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(os.urandom(300))
+        (top / "run/dshpc").mkdir(parents=True)
+        return saved(Paths(str(top)), patch)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 1_000_000), st.booleans())
+@example(0, True)
+def test_what_is_cut_off_or_damaged_is_refused_and_leaves_nothing(
+    content: bytes, paths: Paths, at: int, cut: bool
+) -> None:
+    before, place = there(paths), at % len(content)
+    changed = bytes([content[place] ^ 0x55])
+    bad = content[:place] if cut else content[:place] + changed + content[place + 1 :]
+    if not cut and place < 10:
+        return  # gzip's own head says when it was made, which is no content
+    with pytest.raises(DshpcError):
+        check(paths, bad)
+    assert there(paths) == before
+
+
+def packed(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for member, data in members:
+            member.size = len(data) if member.isreg() else 0
+            archive.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "state/../../x", "../x", "home/x", "state//x", "state/./x", "x"]
+)
+def test_no_member_leads_out_of_it(paths: Paths, name: str) -> None:
+    member = tarfile.TarInfo(name)
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, packed((member, b"x")))
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+def test_no_link_and_no_device_comes_with_it(paths: Paths, kind: bytes) -> None:
+    member = tarfile.TarInfo("state/x")
+    member.type, member.linkname = kind, "/etc/passwd"
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, packed((member, b"")))
+
+
+def test_that_of_another_cluster_or_of_a_newer_slurm_is_refused(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = saved(paths, monkeypatch)
+    newer = saved(paths, monkeypatch, version="26.05.5")
+    monkeypatch.undo()
+    with pytest.raises(DshpcError, match="of the cluster dshpc"):
+        check(paths, ours, prefix="lab")
+    with pytest.raises(DshpcError, match=r"of Slurm 26\.05\.5"):
+        check(paths, newer)
+    assert "state/restore.new" not in "\n".join(there(paths))
