@@ -97,7 +97,7 @@ def up(
     compose = _compose(machine, cluster)
     with project.lock():
         found = ours(machine, cluster)
-        _need_work(cluster)
+        _need_folders(cluster)
         reporter.progress(f"starting {cluster.container}")
         found = awake(machine, found)
         _check_image(machine, cluster)
@@ -125,8 +125,20 @@ def up(
         return ready
 
 
-def _need_work(cluster: Target) -> None:
-    """Raises DshpcError where there is no work folder: Docker would make one that is root's."""
+def _need_folders(cluster: Target) -> None:
+    """Raises DshpcError where a folder that jobs see is not there: Docker would make one that is root's."""
+    seen = cluster.project.runtime()
+    for name, setting in (("homes", "home"), ("mounts", "mounts")):
+        gone = next((each for each in seen.get(name, ()) if not os.path.isdir(each)), None)
+        if gone is not None:
+            raise DshpcError(
+                f"The folder {plain(gone)}, which jobs see, is not there.",
+                f"It was removed or moved since the cluster was set up; the setting {setting} names it.",
+                (
+                    "Bring it back: mount it, or move it there again.",
+                    f"Or change the setting {setting}, then: configure-environment",
+                ),
+            )
     if not os.path.isdir(cluster.work):
         raise DshpcError(
             f"The work folder {cluster.work} is not there.",
@@ -235,7 +247,7 @@ def restart(
     found = ours(machine, cluster)
     if found is None or not found.running:
         return up(machine, project, reporter, stop_jobs=stop_jobs)
-    _need_work(cluster)
+    _need_folders(cluster)
     with project.lock(files=False):
         with awake_meanwhile(machine, found):
             if trial.is_ready(machine, cluster.container):

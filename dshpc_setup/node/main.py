@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ For the dshpc command on the host:
   observe                       Print what `dshpc doctor` asks, as a JSON object
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
+  homes kept|copy UID=HOME...  Show what is kept of users, or copy it into homes of their own
   add-ground WORK UID GID       Make the folder of a user's workspaces
   forget-node NODE              Make the cluster forget a node that has left it
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
@@ -214,7 +216,36 @@ def _add_user(rest: list[str]) -> int:
 
     if len(rest) not in (3, 4):
         raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
-    users.add(_paths(), accounts.checked(*rest))
+    user = accounts.checked(*rest)
+    account = users.add(_paths(), user)
+    if user.home and account.home != user.home:
+        from dshpc_setup.container import own_homes
+
+        why = own_homes.why_not(_paths(), user, own_homes.roots(os.environ))
+        if why is not None:
+            print(own_homes.words(why, user), file=sys.stderr)
+    return 0
+
+
+def _homes(rest: list[str]) -> int:
+    """A JSON object a line."""
+    import json
+    from dataclasses import asdict
+
+    from dshpc_setup.container import users
+    from dshpc_setup.machine.local import LocalMachine
+
+    if rest == ["kept"]:
+        for each in users.kept(_paths()):
+            print(json.dumps(asdict(each)))
+        return 0
+    if rest[:1] != ["copy"] or not all(re.fullmatch(r"[0-9]+=/.*", word) for word in rest[1:]):
+        raise _usage("dshpc-node homes takes kept, or copy UID=HOME...")
+    told = (word.partition("=") for word in rest[1:])
+    for done in users.copy_kept(
+        LocalMachine(), _paths(), {int(uid): home for uid, _, home in told}
+    ):
+        print(json.dumps(asdict(done)), flush=True)
     return 0
 
 
@@ -376,6 +407,7 @@ _COMMANDS = {
     "observe": _observe,
     "saved-state": _saved_state,
     "add-user": _add_user,
+    "homes": _homes,
     "add-ground": _add_ground,
     "forget-node": _forget_node,
     "reconfigure": _reconfigure,

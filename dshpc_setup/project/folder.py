@@ -36,6 +36,7 @@ from dshpc_setup.settings.wrong import OWN_FILE
 LABEL = "org.dshpc.project"  # of what is the project's in the engine: its folder
 GPUS_LABEL = "org.dshpc.gpus"  # the GPUs that the jobs of a cluster get, where they are real
 OWN = trust.OWN
+HIDDEN = f"{OWN}/hidden"  # an empty folder, which jobs see in place of OWN
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
 RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: render.inputs
 REFUSED = f"{OWN}/refused.json"  # why the last run put nothing in force: refused.py
@@ -286,6 +287,11 @@ class Project:
     def rejected(self) -> dict[str, str]:
         """Path in the project folder -> SHA-256 of the new text that was last rejected for it."""
         return {str(path): str(digest) for path, digest in self.read_json(REJECTED).items()}
+
+    def with_homes(self, settings: Settings) -> Settings:
+        """With the folders above users' own homes that this cluster sees."""
+        homes = () if settings.home == "kept" else tuple(self.runtime().get("homes", ()))
+        return replace(settings, homes=homes)
 
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix; data, never a program."""

@@ -75,6 +75,8 @@ class Settings:
     nodes: int | tuple[str, ...] = 1  # how many, or what each one simulates
     engine: str = "auto"  # auto | docker | podman | builtin
     work: str = "work"
+    home: str = ""  # "": as setup/homes.py says; host | kept
+    mounts: tuple[str, ...] = ()  # folders, ":ro" behind some
     workspace_access: str = "private"  # private | group
     partition: str = "debug"
     partitions: tuple[tuple[str, str], ...] = ()  # (name, longest time)
@@ -99,6 +101,9 @@ class Settings:
     apt_mirror: str = ""
     cuda_runtime: str = "no"
     amd_profiling: str = "no"
+    homes: tuple[
+        str, ...
+    ] = ()  # folders above users' own homes, which the cluster sees: home = host
     place: Place = ALONE  # of the node that these are for
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)

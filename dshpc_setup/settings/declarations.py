@@ -97,6 +97,22 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "DIR",
     ),
     Declaration(
+        "home",
+        "",
+        "Users' homes in the cluster: host (their own, under the same paths) or kept (a volume of the "
+        "cluster's); default: host for a new cluster where the engine keeps the owners of files.",
+        texts.choice("host", "kept"),
+        "WHERE",
+    ),
+    Declaration(
+        "mounts",
+        (),
+        "More folders of this machine, seen in the cluster under the same paths, for reading only with "
+        ":ro: /data,/scratch:ro.",
+        texts.mounts,
+        "LIST",
+    ),
+    Declaration(
         "workspace_access",
         "private",
         "Who may read a job's workspace and log: private (its user alone) or group (the user's group).",

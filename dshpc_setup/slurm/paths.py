@@ -13,6 +13,7 @@ LEFT_OUT = (
 REST_LISTEN = (
     "DSHPC_REST_LISTEN"  # where slurmrestd listens in a container, if not where the setting says
 )
+HOME_ROOTS = "DSHPC_HOMES"  # folders above users' own homes, which are seen here, by ':'
 ASK = "ask.conf"  # beside slurm.conf
 FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 
