@@ -37,6 +37,7 @@ from dshpc_setup.cli import (
     sshing,
     submitting,
     usage,
+    using,
     workflow,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "sshing",
     "submitting",
     "usage",
+    "using",
     "workflow",
 ]
 

@@ -361,7 +361,11 @@ def _place(environ: Mapping[str, str]) -> tuple[trust.Place | None, list[trust.P
         return trust.judged(folder), [], folder
     here = _here() or "/"
     found, ignored = trust.search(here)
-    return found or trust.default(environ), ignored, here
+    if found is None:
+        from dshpc_setup.project import known
+
+        found = known.elsewhere(here, environ)
+    return found, ignored, here
 
 
 def say_ignored(ignored: Sequence[trust.Place]) -> None:

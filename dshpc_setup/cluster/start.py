@@ -24,9 +24,9 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.facts import Compose
 from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
-from dshpc_setup.project.folder import Project
+from dshpc_setup.project.folder import LIVE, Project
 from dshpc_setup.render import stanza
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import DECLARATIONS, Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 _KEPT = ("kept-custom", "kept-edited")
@@ -98,6 +98,8 @@ def _agreed(
         wanted = Agreed(found, "it is replaced (--take-over)")
     elif found and found.running:
         wanted = _wanted(machine, project, found, image, changes)
+        if wanted.why is None and (names := _changed_live(project, settings)):
+            wanted = Agreed(found, f"settings have changed: {', '.join(names)}", live=True)
     else:
         return Agreed(found, "it is down")
     if not found.running or wanted.why is None:
@@ -126,14 +128,30 @@ def _try(
         return
     reporter.progress("trying it beside what runs")
     if wanted.live:
-        trial.in_place(machine, wanted.found.name)
+        trial.in_place(machine, wanted.found.name, settings.live_env())
         return
     text = next(text_of(item) for item in changes if item.path == compose_tool.FILE)
     note = trial.with_options(
-        machine, compose, str(project.folder), settings.prefix, text, wanted.found
+        machine,
+        compose,
+        str(project.folder),
+        settings.prefix,
+        text,
+        wanted.found,
+        settings.live_env(),
     )
     if note is not None:
         reporter.note(note)
+
+
+def _changed_live(project: Project, settings: Settings) -> tuple[str, ...]:
+    """Settings that a reconfigure puts in force, and that are others than those written last."""
+    written, wanted = project.read_note(LIVE), settings.live_env()
+    return tuple(
+        item.name
+        for item in DECLARATIONS
+        if item.live and written.get(item.env) != wanted.get(item.env)
+    )
 
 
 def _may_stop(machine: Machine, wanted: Agreed, may: MayStop, reporter: Reporter) -> None:

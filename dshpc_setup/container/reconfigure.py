@@ -137,9 +137,16 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     in_force.remember(run, candidate)
     if not run.is_worker:
         rest.restart(run, before.get("rest"))
+        _restart_watchers(run)
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
+
+
+def _restart_watchers(run: Run) -> None:
+    """What goes by settings beside Slurm's daemons; it goes on where it was."""
+    for name in ("longest-wait", "use"):
+        run.machine.run(["s6-svc", "-r", f"{run.paths.services}/{name}"], deadline_s=_ASK_S)
 
 
 def _texts_in_force(paths: Paths) -> dict[str, str]:

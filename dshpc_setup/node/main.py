@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> int:
     name, *rest = arguments or ["help"]
     if name != "job":  # which runs as a user of the host, with his
         os.umask(0o022)
+    if name in _BY_SETTINGS:
+        _read_settings()
     command = _COMMANDS.get(name)
     if command is None:
         print(f"There is no command {name!r}.\n{_HELP}", file=sys.stderr)
@@ -70,6 +72,25 @@ def main(arguments: list[str]) -> int:
         for line in (*error.details.splitlines(), *_steps(name, error)):
             print(f"  {harmless(line)}", file=sys.stderr)
         return int(error.exit_code)
+
+
+def _read_settings() -> None:
+    """Settings that may have changed since the container was made, as variables like the others."""
+    from dshpc_setup.slurm.paths import LIVE, TRIED
+
+    text = os.environ.pop(TRIED, None)
+    try:
+        if text is None:
+            with open(LIVE, encoding="utf-8") as file:
+                text = file.read(1 << 20)
+        from dshpc_setup.documents import foreign
+
+        value = foreign.value(text)
+    except (OSError, ValueError):  # none were ever written, or they are as the container has them
+        return
+    if isinstance(value, dict):
+        named = {str(key): str(text) for key, text in value.items()}
+        os.environ.update({key: text for key, text in named.items() if key.startswith("DSHPC_")})
 
 
 def _paths() -> Paths:
@@ -398,6 +419,8 @@ def _usage(brief: str) -> Exception:
     return usage_error(brief, _HELP)
 
 
+# Those that go by settings; the others are counted in milliseconds
+_BY_SETTINGS = frozenset("start check reconfigure observe doctor longest-wait sample-use".split())
 _COMMANDS = {
     "start": _start,
     "wait": _wait,

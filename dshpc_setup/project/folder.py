@@ -45,12 +45,13 @@ REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
 SETTINGS = f"{OWN}/settings.json"  # those that the files were last made with: settings/applied.py
 MANIFEST = "config/manifest.json"
+LIVE = "config/live.json"  # settings that the container reads anew while it runs: variable -> text
 MANIFEST_SCHEMA = "dshpc.manifest/1"
 _MOST_GIVEN = 1_000_000  # files of a build context, with the packages of its methods
 _TWO_RUNS = "Two runs in one folder would write over each other."
 # What leads to programs, mounts and settings of the cluster, and the folders that it lies in
 _READ = (
-    OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
+    OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST, LIVE,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
     REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
     f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages", f"{OWN}/packages.json",

@@ -147,11 +147,19 @@ class Settings:
         return replace(self, place=place, simulate=profile, devices=(), gpu=gpu, texts=texts)
 
     def container_env(self) -> dict[str, str]:
-        """Variables that give the entrypoint the same settings: those that are not the default."""
+        """Variables of the container that give its processes the same settings, as long as it is there:
+        those that are not the default."""
+        return self._variables(live=False)
+
+    def live_env(self) -> dict[str, str]:
+        """Those that may change while the container runs."""
+        return self._variables(live=True)
+
+    def _variables(self, *, live: bool) -> dict[str, str]:
         return {
             item.env: self.texts[item.name]
             for item in DECLARATIONS
-            if item.in_container and item.name in self.texts
+            if item.in_container and item.live is live and item.name in self.texts
         }
 
 

@@ -19,7 +19,8 @@ class Declaration:
     help: str
     parse: Callable[[str], Any]
     metavar: str = "TEXT"
-    in_container: bool = False  # handed to the container's environment
+    in_container: bool = False  # handed to the container
+    live: bool = False  # by a file of config/, read anew while jobs run; else by its environment
     list_separator: str = ","  # between the items of a YAML list
 
     @property
@@ -127,6 +128,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.identifier,
         "NAME",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "partitions",
@@ -135,6 +137,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.partitions,
         "LIST",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "gpu_sharing",
@@ -171,6 +174,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.lines,
         "TEXT",
         in_container=True,
+        live=True,
         list_separator="\n",
     ),
     Declaration(
@@ -180,6 +184,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.count,
         "MIB",
         in_container=True,
+        live=True,
     ),
     Declaration("shm_size", "1g", "Size of /dev/shm for jobs, such as 8g.", texts.size, "SIZE"),
     Declaration(
@@ -205,6 +210,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.array_limit,
         "N",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "job_limit",
@@ -214,6 +220,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.job_limit,
         "N",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "longest_wait",
@@ -223,6 +230,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.wait,
         "TIME",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "slurm_ports",
@@ -257,6 +265,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.age,
         "TIME",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "release_idle",
@@ -266,6 +275,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.age_or_off,
         "TIME|off",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "metrics",

@@ -19,6 +19,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project.folder import (
     HIDDEN,
+    LIVE,
     REMEMBERED,
     RENDERED,
     RUNTIME,
@@ -115,6 +116,7 @@ def write(
     notes = {
         RUNTIME: json_text(runtime),
         SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),
+        LIVE: json_text(settings.live_env()),
         RENDERED: rendered(origin.inputs, changes),
     }
     if chosen := project.remembering(origin.flags):
