@@ -18,6 +18,7 @@ from dshpc_setup.cluster import (
     verify,
     workers,
 )
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
@@ -45,14 +46,6 @@ class Agreed:
     sure: bool = True
     live: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class MayStop:
-    """Whether running jobs may be stopped without a question, and the command line that was given."""
-
-    agreed: bool = False
-    command: str = "configure-environment"
 
 
 def agreed(
@@ -165,6 +158,7 @@ def _may_stop(machine: Machine, wanted: Agreed, may: MayStop, reporter: Reporter
         what="restarted",
         command=may.command,
         why=wanted.why if wanted.sure else f"{wanted.why}: it may have to",
+        when_idle=may.when_idle,
     )
 
 

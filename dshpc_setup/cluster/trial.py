@@ -32,9 +32,10 @@ def is_ready(machine: Machine, container: str) -> bool:
 
 
 def in_place(machine: Machine, container: str, live: Mapping[str, str] | None = None) -> None:
-    """`live`: settings that are to come, where these are others. Raises DshpcError where the container, started anew as it is, would not come up.
+    """Raises DshpcError where the container, started anew as it is, would not come up.
 
     Or would come up with an older configuration than the one that it is given.
+    `live`: settings that are to come, where these are others.
     """
     done = containers.exec_in(machine, container, _check(live), deadline_s=_DEADLINE_S)
     _judge(done, f"whether {container} would start", None)

@@ -29,6 +29,7 @@ For the dshpc command on the host:
   observe                       Print what `dshpc doctor` asks, as a JSON object
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
+  hold begin|renew|end          Let no job begin while those that run are waited for
   homes kept|copy UID=HOME...  Show what is kept of users, or copy it into homes of their own
   add-ground WORK UID GID       Make the folder of a user's workspaces
   forget-node NODE              Make the cluster forget a node that has left it
@@ -331,6 +332,17 @@ def _saved_state(rest: list[str]) -> int:
     return 0
 
 
+def _hold(rest: list[str]) -> int:
+    from dshpc_setup.container import hold
+    from dshpc_setup.machine.local import LocalMachine
+
+    verbs = {"begin": hold.begin, "renew": hold.renew, "end": hold.end, "watch": hold.watch}
+    if len(rest) != 1 or rest[0] not in verbs:
+        raise _usage("dshpc-node hold takes begin, renew, end or watch.")
+    verbs[rest[0]](LocalMachine(), _paths())
+    return 0
+
+
 def _longest_wait(rest: list[str]) -> int:
     from dshpc_setup.container import longest_wait
     from dshpc_setup.machine.local import LocalMachine
@@ -431,6 +443,7 @@ _COMMANDS = {
     "saved-state": _saved_state,
     "add-user": _add_user,
     "homes": _homes,
+    "hold": _hold,
     "add-ground": _add_ground,
     "forget-node": _forget_node,
     "reconfigure": _reconfigure,

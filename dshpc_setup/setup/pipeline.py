@@ -23,7 +23,7 @@ from dshpc_setup.cluster import (
     workers,
 )
 from dshpc_setup.cluster.owner import former_owner, refuse_others
-from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect

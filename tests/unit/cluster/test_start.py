@@ -12,7 +12,8 @@ from dshpc_setup.apply.apply import Change, Wanted
 from dshpc_setup.cluster import compose_file, operations, start
 from dshpc_setup.cluster.compose_file import USED
 from dshpc_setup.cluster.owner import refuse_others
-from dshpc_setup.cluster.start import Agreed, MayStop
+from dshpc_setup.cluster.start import Agreed
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
