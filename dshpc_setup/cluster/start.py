@@ -120,8 +120,9 @@ def _try(
     if not trial.is_ready(machine, wanted.found.name):
         return
     reporter.progress("trying it beside what runs")
+    live = settings.live_env() if _changed_live(project, settings) else None
     if wanted.live:
-        trial.in_place(machine, wanted.found.name, settings.live_env())
+        trial.in_place(machine, wanted.found.name, live)
         return
     text = next(text_of(item) for item in changes if item.path == compose_tool.FILE)
     note = trial.with_options(
@@ -131,7 +132,7 @@ def _try(
         settings.prefix,
         text,
         wanted.found,
-        settings.live_env(),
+        live,
     )
     if note is not None:
         reporter.note(note)

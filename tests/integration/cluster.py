@@ -78,11 +78,13 @@ def docker(*arguments: str) -> str:
     return DOCKER.said(*arguments)
 
 
-def as_user(uid: int, program: str, *arguments: str, cwd: Path) -> Outcome:
+def as_user(
+    uid: int, program: str, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> Outcome:
     """A command line of an ordinary user who may use Docker; only root can become one."""
     group = Path("/var/run/docker.sock").stat().st_gid
     argv = [sys.executable, "-c", _AS_USER, program, str(uid), str(uid), str(group), *arguments]
-    return run(as_root(*argv), cwd=cwd)
+    return run(as_root(*argv), cwd=cwd, env=env)
 
 
 def as_root(*argv: str) -> list[str]:
