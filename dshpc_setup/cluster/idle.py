@@ -11,11 +11,12 @@ from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.terminal.reporter import Reporter
-from dshpc_setup.terminal.sanitize import counted
+from dshpc_setup.terminal.sanitize import counted, listed
 
 FLAG = "--when-idle"
 _ASK_S = 60.0
 _LOOK_S = 2.0
+_NAMED = 4
 _RENEW_S = 10.0  # of a lease of 60 s (container/hold.py)
 
 
@@ -60,7 +61,7 @@ def _queue_held(machine: Machine, container: str) -> Iterator[None]:
 
 
 def _wait(machine: Machine, container: str, reporter: Reporter) -> None:
-    told, renewed = 0, time.monotonic()
+    renewed = time.monotonic()
     while True:
         jobs = running_jobs(machine, container)
         if jobs is None:
@@ -72,23 +73,19 @@ def _wait(machine: Machine, container: str, reporter: Reporter) -> None:
             )
         if not jobs:
             return
-        if not told:
-            reporter.note(
-                f"Waiting until no job runs. Queued jobs wait, too, and begin afterwards; Ctrl-C ends the "
-                f"wait, and changes nothing.\n{_list(jobs)}"
-            )
-        if len(jobs) != told:
-            reporter.progress(f"waiting for {counted(len(jobs), 'job')}: {jobs[0].brief}")
-            told = len(jobs)
+        reporter.progress(_told(jobs))
         time.sleep(_LOOK_S)
         if time.monotonic() - renewed > _RENEW_S:
             _hold(machine, container, "renew")
             renewed = time.monotonic()
 
 
-def _list(jobs: tuple[RunningJob, ...], most: int = 20) -> str:
-    lines = [f"  {job.brief}" for job in jobs[:most]]
-    return "\n".join([*lines, *([f"  and {len(jobs) - most} more"] if len(jobs) > most else [])])
+def _told(jobs: tuple[RunningJob, ...]) -> str:
+    named = listed(tuple(job.brief for job in jobs), most=_NAMED)
+    return (
+        f"waiting, with the queue held (Ctrl-C lets it go on and changes nothing), for "
+        f"{counted(len(jobs), 'job')}: {named}"
+    )
 
 
 def _hold(machine: Machine, container: str, verb: str) -> None:

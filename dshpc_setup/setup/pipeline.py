@@ -98,6 +98,7 @@ class Configure:
         self.steps = Steps(reporter, machine.clock)
         self.report = self.steps.report
         self._written = False
+        self._was_there = bool(project.manifest) if options.replayed is None else False
         self._inputs = ""  # of what was rendered
         self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
@@ -191,7 +192,7 @@ class Configure:
         started = self._start(facts, settings, image, changes)
         if started is not None:
             self._verify(settings, plan, changes, started)
-            if started and settings.homes:
+            if settings.homes and self._was_there:  # a new one has kept nothing
                 for text in kept_homes.copied(self.machine, settings.container, self.reporter):
                     self.steps.note(text)
             if started and (freed := replaced.remove(self.machine, self._replaced, image)):

@@ -105,7 +105,8 @@ def need_mounts(project: Path, settings: Settings) -> None:
                 f"The folder {plain(folder)} cannot be mounted: {why}.",
                 f"It is of the setting mounts, of {settings.sources['mounts'].where}. Nothing was stopped "
                 "or changed.",
-                "Name folders that jobs shall see, or make it first.",
+                "Make it, or bring it back.",
+                "Or name other folders, none by an empty list: configure-environment --mounts LIST",
             )
 
 

@@ -29,7 +29,7 @@ DOCKER_ALONE = pytest.mark.engines("docker", why="a cluster of the built-in engi
 ADA = "dshpc-ada"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data() -> Iterator[Path]:
     folder = new_folder("data")
     yield folder
@@ -37,13 +37,20 @@ def data() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def lasting(engine: Engine, standard: Cluster) -> Iterator[Cluster]:
+def lasting(engine: Engine, standard: Cluster, data: Path) -> Iterator[Cluster]:
+    assert data.is_dir()  # as long as the cluster has it
     with made("lasting", engine=engine) as found:
         yield found
 
 
 def runs(cluster: Cluster, job: str) -> bool:
     return cluster.job_state(job)[0] == "RUNNING"
+
+
+def is_held(cluster: Cluster) -> bool:
+    return cluster.exec("test", "-e", "/run/dshpc/hold").code == 0 and (
+        "UP" not in cluster.said("sh", "-c", "scontrol -o show partition | grep -o 'State=[A-Z]*'")
+    )
 
 
 def test_settings_are_read_anew_while_jobs_run(lasting: Cluster, data: Path) -> None:
@@ -85,7 +92,7 @@ def test_a_change_waits_until_no_job_runs(
     assert lasting.configure(*wish, "--stop-jobs").code == 64
 
     waits = start_configure(lasting, *wish)
-    waits.wait_line("Waiting until no job runs")
+    waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
     second = lasting.submit(script="true")
     assert lasting.job_state(second) == ("PENDING", "PartitionDown")
     waits.signal(signal.SIGINT)
@@ -94,7 +101,7 @@ def test_a_change_waits_until_no_job_runs(
     wait_until(lambda: lasting.job_state(second)[0] == "COMPLETED", "the queue goes on")
 
     waits = start_configure(lasting, *wish)
-    waits.wait_line("Waiting until no job runs")
+    waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
     third = lasting.submit(script="true")
     lasting.said("scancel", first)
     waits.end().good()
@@ -110,7 +117,7 @@ def test_one_who_is_killed_as_he_waits_holds_nothing(
     first = lasting.submit(script="sleep 900")
     wait_until(lambda: runs(lasting, first), "the job runs")
     waits = start_configure(lasting, "--shm-size", "3g", "--when-idle")
-    waits.wait_line("Waiting until no job runs")
+    waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
     waits.signal(signal.SIGKILL)
     waits.end()
     second = lasting.submit(script="true")
