@@ -343,6 +343,9 @@ def _hold(rest: list[str]) -> int:
     return 0
 
 
+_NOTHING_TO_DO_S = 3600
+
+
 def _longest_wait(rest: list[str]) -> int:
     from dshpc_setup.container import longest_wait
     from dshpc_setup.machine.local import LocalMachine
@@ -353,8 +356,10 @@ def _longest_wait(rest: list[str]) -> int:
     _no_arguments(rest)
     setting = BY_NAME["longest_wait"]
     text = texts.wait(os.environ.get(setting.env) or setting.default)
-    longest_s = float("inf") if text == "none" else texts.seconds(text)
-    print(round(longest_wait.tend(LocalMachine(), Paths(), longest_s), 1))
+    if text == "none":
+        print(_NOTHING_TO_DO_S)  # the service is started anew where the setting changes
+        return 0
+    print(round(longest_wait.tend(LocalMachine(), Paths(), texts.seconds(text)), 1))
     return 0
 
 
