@@ -40,6 +40,12 @@ def no_project(
             f"There is no usable {trust.OWN}/runtime.json in it.",
             (f"cd {found.folder} && configure-environment",),
         )
+    if found is not None and here is not None and found.folder != here:
+        return DshpcError(
+            f"There is no cluster in {found.folder} any more.",
+            "It is the one that commands typed here mean, by dshpc use or dshpc install-commands.",
+            ("Choose another: dshpc use DIR", "Or choose none: dshpc use --none"),
+        )
     if here is None:
         return DshpcError("The folder that you are in was removed.", "", ("Go to another.",))
     return none_found(here, ignored)

@@ -40,7 +40,12 @@ def use(
         known.choose(None, os.environ)
         put("No cluster is chosen any more.\n")
     elif folder is not None:
-        at = project_at(folder_of(folder)).folder
+        at = folder.expanduser().absolute().resolve()
+        if not at.is_dir():
+            raise usage_error(
+                f"There is no folder {plain(str(at))}.", "", "Name that of a cluster."
+            )
+        at = project_at(at).folder
         _need_cluster(at)
         known.choose(str(at), os.environ)
         put(

@@ -49,7 +49,10 @@ def with_homes(
         return replace(settings, homes=())
     if settings.home == "" and not is_there and labelled:
         return replace(settings, homes=())
-    return replace(settings, homes=tuple(dict.fromkeys((*before, *_roots(machine)))))
+    found = tuple(dict.fromkeys((*before, *_roots(machine))))
+    if settings.home == "host" and not found:
+        raise _refused(settings, "There is no /home here, and your own home is in no other folder.")
+    return replace(settings, homes=found)
 
 
 def why_not(machine: Machine, facts: HostFacts) -> str | None:

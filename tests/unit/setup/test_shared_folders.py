@@ -90,6 +90,13 @@ def test_a_new_cluster_sees_homes_where_users_are_the_same(tmp_path: Path) -> No
         assert "dshpc config set home kept" in " ".join(caught.value.resolution)
 
 
+def test_where_there_are_no_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dshpc_setup.setup.shared_folders._USUAL", str(tmp_path / "none"))
+    assert homes(tmp_path) == ()
+    with pytest.raises(DshpcError, match="cannot be kept"):
+        homes(tmp_path, load(flags={"home": "host"}))
+
+
 def test_one_that_is_there_keeps_what_it_has(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.prepare()
