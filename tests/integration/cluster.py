@@ -35,6 +35,7 @@ FILES = (
     "docker-compose.yml",
     ".env",
 )
+LIVE = "config/live.json"  # settings that are read anew, written with them
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build", "start", "verify")
 # Of this line (tests/conftest.py), and of this process of pytest-xdist
 PREFIX = os.environ.get("DSHPC_TEST_PREFIX", "dshpc-test-") + "".join(
@@ -160,7 +161,7 @@ class Cluster:
         """The rendered files, None for one that is not there."""
         return {
             name: path.read_text() if (path := self.folder / name).exists() else None
-            for name in FILES
+            for name in (*FILES, LIVE)
         }
 
     def leftovers(self) -> list[str]:
