@@ -27,7 +27,7 @@ from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import LIVE, Project
 from dshpc_setup.render import stanza
-from dshpc_setup.settings import DECLARATIONS, Settings
+from dshpc_setup.settings import DECLARATIONS, LIVE_FILE, Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 _KEPT = ("kept-custom", "kept-edited")
@@ -91,8 +91,9 @@ def _agreed(
         wanted = Agreed(found, "it is replaced (--take-over)")
     elif found and found.running:
         wanted = _wanted(machine, project, found, image, changes)
-        if wanted.why is None and (names := _changed_live(project, settings)):
-            wanted = Agreed(found, f"settings have changed: {', '.join(names)}", live=True)
+        if wanted.why is None and not _has_read(wanted.report, settings):
+            names = ", ".join(_changed_live(project, settings)) or "as they were last written"
+            wanted = Agreed(found, f"settings are not in force: {names}", live=True)
     else:
         return Agreed(found, "it is down")
     if not found.running or wanted.why is None:
@@ -136,6 +137,14 @@ def _try(
     )
     if note is not None:
         reporter.note(note)
+
+
+def _has_read(report: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether the container has these settings, of those that it reads anew while it runs: a run may have
+    ended between writing them and having them read."""
+    digests = report.get("config_sha256")
+    read = digests.get(LIVE_FILE) if isinstance(digests, dict) else None
+    return bool(read == settings.live_digests().get(LIVE_FILE))
 
 
 def _changed_live(project: Project, settings: Settings) -> tuple[str, ...]:

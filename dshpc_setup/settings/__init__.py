@@ -58,6 +58,7 @@ class Place:
 
 
 ALONE = Place()
+LIVE_FILE = "live.json"  # of config/: settings that may change while the container runs
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,15 @@ class Settings:
     def live_env(self) -> dict[str, str]:
         """Those that may change while the container runs."""
         return self._variables(live=True)
+
+    def live_digests(self) -> dict[str, str]:
+        """Names the texts of `live_env`, as a container tells by them what it has read: {} for none."""
+        import json
+
+        from dshpc_setup.files.ownership import digest
+
+        texts = self.live_env()
+        return {LIVE_FILE: digest(json.dumps(texts, sort_keys=True))} if texts else {}
 
     def _variables(self, *, live: bool) -> dict[str, str]:
         return {

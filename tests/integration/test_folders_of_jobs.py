@@ -66,6 +66,12 @@ def test_settings_are_read_anew_while_jobs_run(lasting: Cluster, data: Path) -> 
     assert (lasting.started_at, runs(lasting, job)) == (began, True)
     assert "nothing has changed" not in lasting.dshpc("status").good().stdout.lower()
 
+    sampler = lasting.said("s6-svstat", "-o", "pid", "/run/dshpc/services/use")
+    lasting.configure("--idle-gpu", "7m").good()
+    assert lasting.said("s6-svstat", "-o", "pid", "/run/dshpc/services/use") != sampler
+    assert lasting.configure().good().steps["start"]["detail"] == "running already"
+    assert (lasting.started_at, runs(lasting, job)) == (began, True)
+
     texts = lasting.texts()
     refused = lasting.configure("--slurm-conf-extra", "KillWat=17")
     assert (refused.code, "KillWat" in refused.stdout) == (2, True)
