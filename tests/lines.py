@@ -18,12 +18,12 @@ ELSEWHERE = {
     "test_security test_seed_recipes test_stopping test_throughput test_trust",
     "hosts": "test_bench test_builtin test_builtin_cluster test_ci test_compose_config test_compose_patch "
     "test_debian_base test_debian_fetch test_engine_install test_every_machine test_gpu_places "
-    "test_handed_over test_image test_launchers test_passthrough_engines test_podman_cluster "
-    "test_newer_slurm test_slow_tools",
+    "test_handed_over test_image test_launchers test_newer_slurm test_passthrough_engines "
+    "test_podman_cluster test_slow_tools",
     # Other ways in, and what looks on: a browser, ssh, HTTP, Prometheus; several nodes
     "extras": "test_accounting test_completion test_dashboard test_dashboard_browser test_demo "
-    "test_installed test_job_environments test_lab test_many_nodes test_metrics test_nodes "
-    "test_rest test_scheduling test_ssh test_upgrade test_usage",
+    "test_folders_of_jobs test_installed test_job_environments test_lab test_many_nodes "
+    "test_metrics test_nodes test_rest test_scheduling test_ssh test_upgrade test_usage",
 }
 _LINE_OF = {name: line for line, names in ELSEWHERE.items() for name in names.split()}
 _ROOMS = re.compile(r"(?m)^pytest_plugins\b")

@@ -23,6 +23,7 @@ from dshpc_setup.files.atomic import (
     write_temporary,
 )
 from dshpc_setup.project.folder import (
+    LIVE,
     MANIFEST,
     PROOF,
     REFUSED,
@@ -147,6 +148,7 @@ def sweep(project: Project) -> None:
         MANIFEST,
         REMEMBERED,
         RUNTIME,
+        LIVE,
         SETTINGS,
         RENDERED,
         REFUSED,

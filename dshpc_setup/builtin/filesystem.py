@@ -31,6 +31,7 @@ _HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats
 _ACCOUNTS = {"/etc/passwd": (2, 3), "/etc/group": (2,)}
 _TTY_GROUP = 5  # Debian's
 _OPTIONS = {
+    "ro": kernel.READONLY,
     "nosuid": kernel.NOSUID,
     "nodev": kernel.NODEV,
     "noexec": kernel.NOEXEC,
@@ -154,8 +155,14 @@ def _bind(old: str, wanted: Mount) -> None:
     else:
         _place(wanted.target)
     kernel.mount(source, wanted.target, flags=kernel.BIND | kernel.RECURSIVE)
+    top = os.path.realpath(wanted.target)
     if wanted.read_only:
-        _read_only(os.path.realpath(wanted.target))
+        _changed(top, kernel.READONLY)
+    elif stat.S_ISDIR(os.stat(top).st_mode):
+        # Nothing of the machine's gives rights here; below a home may be mounts that nobody else may look
+        # into, and these give none either: no program gets new privileges (launch.py)
+        with contextlib.suppress(OSError):
+            _changed(top, kernel.NOSUID | kernel.NODEV)
 
 
 class Mounted(NamedTuple):
@@ -186,13 +193,14 @@ def _plain(text: str) -> str:
     )
 
 
-def _read_only(top: str) -> None:
-    """The mount and each below it: the kernel changes one at a time, and refuses to drop its flags."""
+def _changed(top: str, more: int) -> None:
+    """The mount and each below it with these flags, too: the kernel changes one at a time, and refuses to
+    drop its flags."""
     for at, flags in parse_mountinfo(
         Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
     ):
         if at == top or at.startswith(top.rstrip("/") + "/"):
-            kernel.mount("none", at, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | flags)
+            kernel.mount("none", at, flags=kernel.BIND | kernel.REMOUNT | more | flags)
 
 
 def lay_out_dev(old: str, devices: list[tuple[str, str]], *, single: bool, shm_mib: int) -> None:

@@ -41,6 +41,7 @@ def made_now(
     workers: Sequence[stanza.Worker] = (),
 ) -> Renderings:
     """As a run has it; nothing of a compose file where what is asked for cannot be had."""
+    settings = project.with_homes(settings)
     pairs = _outcomes(project, facts, settings, plan)
     kept = _as_written(project, facts, settings, pairs, workers)
     if kept is not None:

@@ -39,6 +39,7 @@ from dshpc_setup.cli import (
     sshing,
     submitting,
     usage,
+    using,
     workflow,
 )
 
@@ -66,6 +67,7 @@ __all__ = [
     "sshing",
     "submitting",
     "usage",
+    "using",
     "workflow",
 ]
 

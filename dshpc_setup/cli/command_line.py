@@ -69,6 +69,13 @@ StopJobs = Annotated[
     bool,
     typer.Option("--stop-jobs", help="Stop running jobs without asking; --yes does not."),
 ]
+WhenIdle = Annotated[
+    bool,
+    typer.Option(
+        "--when-idle",
+        help="Wait until no job runs, with the queue held meanwhile, and do it then.",
+    ),
+]
 Dir = Annotated[
     Path | None,
     typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),

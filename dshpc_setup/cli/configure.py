@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -14,10 +15,13 @@ from dshpc_setup.cli.elevate import go_on_with_sudo
 from dshpc_setup.cli.exec import say_ignored
 from dshpc_setup.cli.folders import may_look
 from dshpc_setup.cli.seen import seen_machine
-from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.cluster.idle import WhenIdle
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.project import known
 from dshpc_setup.project.folder import Project, find_project
 from dshpc_setup.setup.pipeline import Configure, Options
 from dshpc_setup.setup.report import Report
@@ -39,6 +43,7 @@ def configure_here(
     start: bool,
     take_over: bool,
     stop_jobs: bool,
+    when_idle: bool = False,
     interactive: bool,
     recorded: Path | None = None,
 ) -> Report:
@@ -52,6 +57,7 @@ def configure_here(
     where = project.folder
     who = None if recorded else caller(machine)  # of a replay nothing is left that has an owner
     project.owner = (who.uid, who.gid) if who and who.via_sudo else None
+    held = WhenIdle(when_idle)
     options = Options(
         greeting=f"{greeting} in {where}",
         flags=flags,
@@ -62,12 +68,16 @@ def configure_here(
         image_file=None if image_file is None else image_file.expanduser().absolute(),
         start=start,
         take_over=take_over,
-        may_stop=MayStop(stop_jobs, _command_line()),
+        may_stop=MayStop(stop_jobs, _command_line(), held),
         interactive=interactive,
         env=machine.env,
         replayed=None if recorded is None else str(recorded),
     )
-    report = Configure(seen, project, options, reporter).run()
+    with held:
+        report = Configure(seen, project, options, reporter).run()
+    if not options.dry_run and report.error is None:
+        with suppress(DshpcError):  # where nothing can be remembered, a command names the folder
+            known.remember(str(where), machine.env)
     if not options.dry_run:
         go_on_with_sudo(machine, report.error, reporter, interactive=interactive)
     return report

@@ -27,6 +27,7 @@ _KNOWN = Options(
         **{"--yes": "yes", "-y": "yes", "--json": "json", "--dry-run": "dry_run", "--diff": "diff"},
         **{"--no-build": "no_build", "--renew": "renew", "--no-start": "no_start"},
         **{"--take-over": "take_over", "--stop-jobs": "stop_jobs"},
+        **{"--when-idle": "when_idle"},
     },
     {
         **{f"--{name.replace('_', '-')}": name for name in _PLACES},
@@ -51,6 +52,7 @@ class Line:
     no_start: bool = False
     take_over: bool = False
     stop_jobs: bool = False
+    when_idle: bool = False
     machine: Path | None = None
     flags: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -77,10 +79,21 @@ def carry_out(line: Line) -> int:
     return codes[-1]
 
 
+def one_way(*, stop_jobs: bool, when_idle: bool) -> None:
+    """Raises DshpcError (usage) where jobs are to be stopped and waited for."""
+    if stop_jobs and when_idle:
+        raise usage_error(
+            "--stop-jobs and --when-idle contradict each other.",
+            "The one stops running jobs, the other waits for them.",
+            "Leave one of them out.",
+        )
+
+
 def run(line: Line, finish: Callable[[int], None]) -> None:
     """`finish` is given the exit code before it is told: Ctrl-C from then on changes nothing of it."""
     if line.renew and line.no_build:
         raise usage_error("--renew builds the image, and --no-build does not.", "", "Name one.")
+    one_way(stop_jobs=line.stop_jobs, when_idle=line.when_idle)
     interactive = is_interactive()
     report = configure_here(
         ConsoleReporter(to_stderr=line.json, yes=line.yes, interactive=interactive),
@@ -95,6 +108,7 @@ def run(line: Line, finish: Callable[[int], None]) -> None:
         start=not line.no_start,
         take_over=line.take_over,
         stop_jobs=line.stop_jobs,
+        when_idle=line.when_idle,
         interactive=interactive,
         recorded=line.machine,
     )

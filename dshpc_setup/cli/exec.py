@@ -39,8 +39,8 @@ _ROOT = "--root"
 _USAGE = """Usage: dshpc exec [--root] [--] COMMAND [ARGUMENT...]
        dshpc shell [--root]
 
-Run a command, or a shell, in the cluster's container as yourself: in this folder where it lies in
-the work folder, else in the work folder. The exit code is the command's own.
+Run a command, or a shell, in the cluster's container as yourself: in this folder where jobs see it
+(the work folder, homes, mounts), else in the work folder. The exit code is the command's own.
 
   --root  Run it as the container's root, who may change nodes and other people's jobs.
 """
@@ -60,7 +60,7 @@ class Call:
         self.engine = engine_client.of(runtime)
         self.work = str(runtime["work"])
         # What dshpc-node is asked is about no folder
-        self.folder = self.work if command == NODE else inside(self.work, _here())
+        self.folder = self.work if command == NODE else seen_at(runtime, _here())
         self.is_slurm = command not in ("exec", "shell")
         if command == "exec":
             self.argv = arguments
@@ -90,6 +90,8 @@ class Call:
         os.umask(umask)
         names.append(f"DSHPC_UMASK={umask:03o}")
         uid, gid, name = (0, 0, "root") if self.as_root else user
+        if uid != 0 and (home := own_home(self.runtime, uid)) is not None:
+            names.append(f"DSHPC_HOME={home}")
         return self.engine.run_in(
             self.container,
             *(AS_USER, self.token, str(uid), str(gid), name, "--", *self.argv),
@@ -188,7 +190,9 @@ def run(call: Call) -> int:
     # A script's stderr is kept as the command's own; sbatch's is not the job's
     folder_said = call.folder is None and (os.isatty(2) or call.command == "sbatch")
     if folder_said:
-        say(f"this folder is not in the work folder: the command runs in {call.work}.")
+        from dshpc_setup.cli.exec_trouble import not_seen
+
+        say(not_seen(call))
     # Docker's client ends by SIGPIPE; of srun's threads, the one that writes gets it, and no other hears it
     deaf = (
         call.command in ("srun", "sattach") and call.runtime.get("engine") == engine_client.BUILTIN
@@ -213,6 +217,29 @@ def run(call: Call) -> int:
 
         explain(call, code, folder_said=folder_said)
     return code
+
+
+def seen_at(runtime: Mapping[str, Any], here: str | None) -> str | None:
+    """The folder `here` (a real path) as jobs see it: in the work folder, a home or one of `mounts`."""
+    for folder in (str(runtime["work"]), *runtime.get("homes", ()), *runtime.get("mounts", ())):
+        found = inside(folder, here)
+        if found is not None:
+            return found
+    return None
+
+
+def own_home(runtime: Mapping[str, Any], uid: int) -> str | None:
+    """The user's home on this machine, where the cluster sees it; None where it keeps one for him."""
+    homes = runtime.get("homes", ())
+    if not homes:
+        return None
+    import pwd
+
+    try:
+        home = pwd.getpwuid(uid).pw_dir.rstrip("/")
+    except KeyError:
+        return None
+    return home if any(home.startswith(f"{each}/") for each in homes) else None
 
 
 def inside(work: str, here: str | None) -> str | None:
@@ -334,7 +361,11 @@ def _place(environ: Mapping[str, str]) -> tuple[trust.Place | None, list[trust.P
         return trust.judged(folder), [], folder
     here = _here() or "/"
     found, ignored = trust.search(here)
-    return found or trust.default(environ), ignored, here
+    if found is None:
+        from dshpc_setup.project import known
+
+        found = known.elsewhere(here, environ)
+    return found, ignored, here
 
 
 def say_ignored(ignored: Sequence[trust.Place]) -> None:

@@ -40,6 +40,12 @@ def no_project(
             f"There is no usable {trust.OWN}/runtime.json in it.",
             (f"cd {found.folder} && configure-environment",),
         )
+    if found is not None and here is not None and found.folder != here:
+        return DshpcError(
+            f"There is no cluster in {found.folder} any more.",
+            "It is the one that commands typed here mean, by dshpc use or dshpc install-commands.",
+            ("Choose another: dshpc use DIR", "Or choose none: dshpc use --none"),
+        )
     if here is None:
         return DshpcError("The folder that you are in was removed.", "", ("Go to another.",))
     return none_found(here, ignored)
@@ -52,12 +58,27 @@ def need_label(runtime: Mapping[str, Any], place: trust.Place) -> None:
     found = containers.inspect(engine_door.of(local.LocalMachine(), runtime), container)
     if found is None:
         raise _not_there(container)
-    if found.labels.get(LABEL) != place.folder or runtime["work"] not in found.mounts:
+    told = {runtime["work"], *runtime.get("homes", ()), *runtime.get("mounts", ())}
+    if found.labels.get(LABEL) != place.folder or not told <= found.mounts.keys():
         raise DshpcError(
             f"The container {container} is not of the cluster in {place.folder}.",
             f"That folder belongs to {trust.user_name(place.uid)}; what it says is not believed.",
             ("Go to your own project's folder, or name it in DSHPC_DIR.",),
         )
+
+
+def not_seen(call: execution.Call) -> str:
+    """For who stands in a folder that jobs do not see, before the command runs elsewhere."""
+    more = [name for name in ("homes", "mounts") if call.runtime.get(name)]
+    places = " or ".join(("the work folder", *more))
+    here = shlex.quote(execution._here() or "DIR")
+    how = f"dshpc config set mounts {here} && configure-environment"
+    if "mounts" in more:
+        how = "add it to the setting mounts, then configure-environment"
+    return as_called(
+        f"this folder is not in {places}: commands run in {call.work}, and files elsewhere are not seen "
+        f"there. To have it seen: {how}"
+    )
 
 
 def no_client(docker: str, said: str) -> DshpcError:
@@ -109,10 +130,7 @@ def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
             execution.say(as_called("when that is fixed, start it again: dshpc restart"))
         return
     if call.folder is None and not folder_said:
-        execution.say(
-            f"this folder is not in the work folder: commands run in {call.work}, and files elsewhere "
-            "are not seen there."
-        )
+        execution.say(not_seen(call))
     if call.is_slurm and found.health == "unhealthy":
         execution.say(as_called("the cluster is not healthy; dshpc status says why."))
     elif (needs := exec_needs.hint(machine, call)) is not None:

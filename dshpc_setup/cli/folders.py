@@ -63,5 +63,9 @@ def found_project(folder: Path | None) -> Project | None:
         from dshpc_setup.cli.exec import say_ignored
 
         say_ignored(found.ignored)
-    default = os.environ.get("DSHPC_DEFAULT_DIR")  # of a wrapper by install-commands
-    return project_at(Path(default)) if found is None and default else found
+    if found is not None or os.environ.get("DSHPC_DIR"):
+        return found
+    from dshpc_setup.project import known
+
+    place = known.elsewhere(str(here), os.environ)
+    return None if place is None else project_at(Path(place.folder))

@@ -39,6 +39,11 @@ class Cluster:
     def work(self) -> str:
         return str(self.runtime["work"])
 
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Folders that jobs see beside the work folder: homes and mounts."""
+        return (*self.runtime.get("homes", ()), *self.runtime.get("mounts", ()))
+
     def prepare(self) -> None:
         """Have the container's root make the caller's folder for workspaces, where it is not there yet.
         What is wrong with it, if anything, is seen as it is used."""

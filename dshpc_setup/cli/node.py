@@ -142,7 +142,7 @@ def node_remove(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Take a node out of the cluster for good. Asks while jobs run there; other nodes keep theirs."""
-    from dshpc_setup.cluster.start import MayStop
+    from dshpc_setup.cluster.stopping import MayStop
     from dshpc_setup.setup import node_removal
     from dshpc_setup.setup.pipeline import Options
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import (
     Dir,
     Json,
     StopJobs,
+    WhenIdle,
     Yes,
     app,
     environment,
@@ -20,6 +25,21 @@ from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
 from dshpc_setup.terminal.command_names import as_called
 
+if TYPE_CHECKING:
+    from dshpc_setup.cluster.stopping import MayStop
+
+
+@contextlib.contextmanager
+def asked_of(*, stop_jobs: bool, when_idle: bool) -> Iterator[MayStop]:
+    """What may become of running jobs; a queue that was held for them goes on when it is left."""
+    from dshpc_setup.cli.configure_line import one_way
+    from dshpc_setup.cluster import idle
+    from dshpc_setup.cluster.stopping import MayStop
+
+    one_way(stop_jobs=stop_jobs, when_idle=when_idle)
+    with idle.WhenIdle(when_idle) as held:
+        yield MayStop(stop_jobs, when_idle=held)
+
 
 @app.command("up", rich_help_panel="Run")
 def up(
@@ -27,6 +47,7 @@ def up(
     dir: Dir = None,  # noqa: A002
     yes: Yes = False,
     stop_jobs: StopJobs = False,
+    when_idle: WhenIdle = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -34,7 +55,8 @@ def up(
     from dshpc_setup.cluster import operations as cluster
 
     project = needed_project(dir)
-    now = cluster.up(machine_of(project), project, reporter(yes), stop_jobs=stop_jobs)
+    with asked_of(stop_jobs=stop_jobs, when_idle=when_idle) as may:
+        now = cluster.up(machine_of(project), project, reporter(yes), may)
     show_status(now, json_output, changed=True)
 
 
@@ -44,6 +66,7 @@ def restart(
     dir: Dir = None,  # noqa: A002
     yes: Yes = False,
     stop_jobs: StopJobs = False,
+    when_idle: WhenIdle = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -51,7 +74,8 @@ def restart(
     from dshpc_setup.cluster import operations as cluster
 
     project = needed_project(dir)
-    now = cluster.restart(machine_of(project), project, reporter(yes), stop_jobs=stop_jobs)
+    with asked_of(stop_jobs=stop_jobs, when_idle=when_idle) as may:
+        now = cluster.restart(machine_of(project), project, reporter(yes), may)
     show_status(now, json_output, changed=True)
 
 
@@ -82,13 +106,15 @@ def down(
     dir: Dir = None,  # noqa: A002
     yes: Yes = False,
     stop_jobs: StopJobs = False,
+    when_idle: WhenIdle = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Stop the cluster; queue, users, homes and key are kept."""
     from dshpc_setup.cluster import operations as cluster
 
     project = needed_project(dir)
-    was = cluster.down(machine_of(project), project, reporter(yes), stop_jobs=stop_jobs)
+    with asked_of(stop_jobs=stop_jobs, when_idle=when_idle) as may:
+        was = cluster.down(machine_of(project), project, reporter(yes), may)
     if not was:
         print("It was down already.")
     elif project.foreign is not None:

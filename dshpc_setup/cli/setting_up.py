@@ -12,6 +12,7 @@ from dshpc_setup.cli.command_line import (
     Json,
     StopJobs,
     Version,
+    WhenIdle,
     Yes,
     app,
     finish,
@@ -67,6 +68,7 @@ def configure(
         ),
     ] = False,
     stop_jobs: StopJobs = False,
+    when_idle: WhenIdle = False,
     machine: Annotated[
         Path | None,
         typer.Option(
@@ -93,6 +95,7 @@ def configure(
         no_start,
         take_over,
         stop_jobs,
+        when_idle,
         machine,
         flags,
     )

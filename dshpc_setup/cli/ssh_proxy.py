@@ -123,7 +123,7 @@ def _found(line: Line, wanted: names.Wanted) -> list[str]:
             memory=wanted.memory,
             time=wanted.time,
         )
-        incoming = Incoming(here.work, here.owner, False, here.prepare)
+        incoming = Incoming(here.work, here.owner, False, here.prepare, here.also)
         # In its workspace, wherever ssh was typed
         request = replace(request_building.of_command(asked_for, incoming), cwd=None)
     keys = own_keys.public(Path(line.keys) if line.keys else own_keys.of_account())

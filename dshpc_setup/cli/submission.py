@@ -156,7 +156,8 @@ def carry_out(line: Line) -> int:
     here = cluster(line.dir)
     runtime, project = here.runtime, here.project
     is_check = line.command == "method check"
-    incoming = Incoming(here.work, here.owner, line.asked.dry_run or is_check, here.prepare)
+    dry = line.asked.dry_run or is_check
+    incoming = Incoming(here.work, here.owner, dry, here.prepare, here.also)
     if is_check:
         request, missing = request_building.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)

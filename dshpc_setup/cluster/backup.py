@@ -119,7 +119,7 @@ def restore(
         done = _inside(machine, cluster, "accept")
         if not done.ok:
             raise _failed(done, "Nothing was restored", "dshpc restore FILE")
-    return operations.restart(machine, project, reporter, stop_jobs=True, tried=False)
+    return operations.restart(machine, project, reporter, stopping.MayStop(True), tried=False)
 
 
 def _need_file(file: Path) -> None:

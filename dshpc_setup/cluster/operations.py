@@ -26,6 +26,7 @@ from dshpc_setup.cluster import (
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.awake import awake, awake_meanwhile
 from dshpc_setup.cluster.owner import steps as owner_steps
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
@@ -84,12 +85,12 @@ def target(project: Project) -> Target:
 
 
 def up(
-    machine: Machine, project: Project, reporter: Reporter, *, stop_jobs: bool = False
+    machine: Machine, project: Project, reporter: Reporter, may: MayStop = MayStop()
 ) -> ClusterStatus:
     """Start the cluster, if it does not run, and wait until jobs can run.
 
     Where it runs, and docker-compose.yml is another now, it is started anew: tried before, and only with
-    `stop_jobs` or after a question where jobs run.
+    `may` or after a question where jobs run.
     """
     project.need_own()
     machine = patient(machine)
@@ -97,13 +98,13 @@ def up(
     compose = _compose(machine, cluster)
     with project.lock():
         found = ours(machine, cluster)
-        _need_work(cluster)
+        _need_folders(cluster)
         reporter.progress(f"starting {cluster.container}")
         found = awake(machine, found)
         _check_image(machine, cluster)
         recreate = True
         if found is not None and found.status == "running":
-            recreate = _may_be_made_anew(machine, cluster, compose, found, reporter, stop_jobs)
+            recreate = _may_be_made_anew(machine, cluster, compose, found, reporter, may)
         elif found is not None:
             _rescue_homes(machine, cluster, found, reporter)
         compose_tool.up(
@@ -125,8 +126,20 @@ def up(
         return ready
 
 
-def _need_work(cluster: Target) -> None:
-    """Raises DshpcError where there is no work folder: Docker would make one that is root's."""
+def _need_folders(cluster: Target) -> None:
+    """Raises DshpcError where a folder that jobs see is not there: Docker would make one that is root's."""
+    seen = cluster.project.runtime()
+    for name, setting in (("homes", "home"), ("mounts", "mounts")):
+        gone = next((each for each in seen.get(name, ()) if not os.path.isdir(each)), None)
+        if gone is not None:
+            raise DshpcError(
+                f"The folder {plain(gone)}, which jobs see, is not there.",
+                f"It was removed or moved since the cluster was set up; the setting {setting} names it.",
+                (
+                    "Bring it back: mount it, or move it there again.",
+                    f"Or change the setting {setting}, then: configure-environment",
+                ),
+            )
     if not os.path.isdir(cluster.work):
         raise DshpcError(
             f"The work folder {cluster.work} is not there.",
@@ -145,7 +158,7 @@ def _may_be_made_anew(
     compose: Compose,
     found: Container,
     reporter: Reporter,
-    stop_jobs: bool,
+    may: MayStop,
 ) -> bool:
     """Whether compose may make another container of it; raises where it has to, and must not (yet)."""
     text = read_text(cluster.project.folder / compose_tool.FILE) or ""
@@ -157,7 +170,7 @@ def _may_be_made_anew(
         note = trial.with_options(machine, compose, folder, cluster.prefix, text, found)
         if note is not None:
             reporter.note(note)
-    _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "up")
+    _may_stop(machine, cluster, reporter, may, "restarted", "up")
     _rescue_homes(machine, cluster, found, reporter)
     return True
 
@@ -168,12 +181,18 @@ def _rescue_homes(machine: Machine, cluster: Target, found: Container, reporter:
 
 
 def _may_stop(
-    machine: Machine, cluster: Target, reporter: Reporter, agreed: bool, what: str, verb: str
+    machine: Machine, cluster: Target, reporter: Reporter, may: MayStop, what: str, verb: str
 ) -> None:
     """Raises DshpcError where jobs run that nobody agreed to stop; else they are told why they end."""
     command = f"dshpc {verb}"
     stopping.may_stop(
-        machine, cluster.container, reporter, agreed=agreed, what=what, command=command
+        machine,
+        cluster.container,
+        reporter,
+        agreed=may.agreed,
+        what=what,
+        command=command,
+        when_idle=may.when_idle,
     )
     stopping.remember(cluster.project, command)
 
@@ -189,12 +208,10 @@ def _try_again(
         containers.restart(machine, cluster.container)
 
 
-def down(
-    machine: Machine, project: Project, reporter: Reporter, *, stop_jobs: bool = False
-) -> bool:
+def down(machine: Machine, project: Project, reporter: Reporter, may: MayStop = MayStop()) -> bool:
     """Stop and remove the container; False where there was none. Queue, users, homes and key are kept.
 
-    Raises DshpcError where jobs run, but with `stop_jobs` or after a question.
+    Raises DshpcError where jobs run, but with `may` or after a question.
     """
     cluster = target(project)
     compose = _compose(machine, cluster) if project.foreign is None else None
@@ -202,7 +219,7 @@ def down(
         found = ours(machine, cluster)
         if found is not None and found.running:
             with awake_meanwhile(machine, found):
-                _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
+                _may_stop(machine, cluster, reporter, may, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
         serving.stop(project)
         if compose is not None:
@@ -227,28 +244,28 @@ def restart(
     machine: Machine,
     project: Project,
     reporter: Reporter,
+    may: MayStop = MayStop(),
     *,
-    stop_jobs: bool = False,
     tried: bool = True,
 ) -> ClusterStatus:
     """Start anew in the same container, or up where there is none: it detects and renders again.
 
     Tried before anything stops, but with `tried` false: with another state it is another start. Where jobs
-    run, only with `stop_jobs` or after a question.
+    run, only with `may` or after a question.
     """
     machine = patient(machine)
     cluster = target(project)
     found = ours(machine, cluster)
     if found is None or not found.running:
-        return up(machine, project, reporter, stop_jobs=stop_jobs)
-    _need_work(cluster)
+        return up(machine, project, reporter, may)
+    _need_folders(cluster)
     with project.lock(files=False):
         with awake_meanwhile(machine, found):
             if tried and trial.is_ready(machine, cluster.container):
                 reporter.progress("trying the start beside what runs")
                 queue_room.check_folder(machine, cluster.container, project)
                 trial.in_place(machine, cluster.container)
-            _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "restart")
+            _may_stop(machine, cluster, reporter, may, "restarted", "restart")
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
         for node, each in _workers(machine, cluster).items():

@@ -18,7 +18,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
-from dshpc_setup.project.folder import Project
+from dshpc_setup.project.folder import LIVE, Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS
 from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
 from dshpc_setup.slurm.paths import FROM_HOST
@@ -134,7 +134,14 @@ def _behind(machine: Machine, cluster: Target, env: Mapping[str, str]) -> tuple[
         raise engine_error(asked, f"Docker could not be asked for {cluster.container}")
     if cluster.project.foreign is not None:  # whose settings are not ours to apply
         return ()
-    return differing(asked.stdout, cluster.project.settings(env).container_env())
+    settings = cluster.project.settings(env)
+    written = cluster.project.read_note(LIVE)
+    late = tuple(
+        item.name
+        for item in DECLARATIONS
+        if item.live and _value(item.name, written) != _value(item.name, settings.live_env())
+    )
+    return (*differing(asked.stdout, settings.container_env()), *late)
 
 
 def differing(env_json: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
@@ -152,7 +159,9 @@ def differing(env_json: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         item.name
         for item in DECLARATIONS
-        if item.in_container and _value(item.name, has) != _value(item.name, wanted)
+        if item.in_container
+        and not item.live
+        and _value(item.name, has) != _value(item.name, wanted)
     )
 
 
@@ -177,7 +186,6 @@ def lines(done: Reconfigured) -> list[str]:
         )
     if done.behind:
         said.append(
-            f"Not in force: {', '.join(done.behind)}. Settings reach the container when it is made: "
-            "configure-environment"
+            f"Not in force: {', '.join(done.behind)}. Settings are put in force by: configure-environment"
         )
     return said

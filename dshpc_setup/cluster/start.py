@@ -18,15 +18,16 @@ from dshpc_setup.cluster import (
     verify,
     workers,
 )
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.facts import Compose
 from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
-from dshpc_setup.project.folder import Project
+from dshpc_setup.project.folder import LIVE, Project
 from dshpc_setup.render import stanza
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import DECLARATIONS, LIVE_FILE, Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 _KEPT = ("kept-custom", "kept-edited")
@@ -45,14 +46,6 @@ class Agreed:
     sure: bool = True
     live: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class MayStop:
-    """Whether running jobs may be stopped without a question, and the command line that was given."""
-
-    agreed: bool = False
-    command: str = "configure-environment"
 
 
 def agreed(
@@ -98,6 +91,9 @@ def _agreed(
         wanted = Agreed(found, "it is replaced (--take-over)")
     elif found and found.running:
         wanted = _wanted(machine, project, found, image, changes)
+        if wanted.why is None and not _has_read(wanted.report, settings):
+            names = ", ".join(_changed_live(project, settings)) or "as they were last written"
+            wanted = Agreed(found, f"settings are not in force: {names}", live=True)
     else:
         return Agreed(found, "it is down")
     if not found.running or wanted.why is None:
@@ -125,15 +121,40 @@ def _try(
     if not trial.is_ready(machine, wanted.found.name):
         return
     reporter.progress("trying it beside what runs")
+    live = settings.live_env() if _changed_live(project, settings) else None
     if wanted.live:
-        trial.in_place(machine, wanted.found.name)
+        trial.in_place(machine, wanted.found.name, live)
         return
     text = next(text_of(item) for item in changes if item.path == compose_tool.FILE)
     note = trial.with_options(
-        machine, compose, str(project.folder), settings.prefix, text, wanted.found
+        machine,
+        compose,
+        str(project.folder),
+        settings.prefix,
+        text,
+        wanted.found,
+        live,
     )
     if note is not None:
         reporter.note(note)
+
+
+def _has_read(report: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether the container has these settings, of those that it reads anew while it runs: a run may have
+    ended between writing them and having them read."""
+    digests = report.get("config_sha256")
+    read = digests.get(LIVE_FILE) if isinstance(digests, dict) else None
+    return bool(read == settings.live_digests().get(LIVE_FILE))
+
+
+def _changed_live(project: Project, settings: Settings) -> tuple[str, ...]:
+    """Settings that a reconfigure puts in force, and that are others than those written last."""
+    written, wanted = project.read_note(LIVE), settings.live_env()
+    return tuple(
+        item.name
+        for item in DECLARATIONS
+        if item.live and written.get(item.env) != wanted.get(item.env)
+    )
 
 
 def _may_stop(machine: Machine, wanted: Agreed, may: MayStop, reporter: Reporter) -> None:
@@ -147,6 +168,7 @@ def _may_stop(machine: Machine, wanted: Agreed, may: MayStop, reporter: Reporter
         what="restarted",
         command=may.command,
         why=wanted.why if wanted.sure else f"{wanted.why}: it may have to",
+        when_idle=may.when_idle,
     )
 
 

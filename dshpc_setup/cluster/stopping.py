@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 from dshpc_setup.container.end_jobs import GRACE_S
 from dshpc_setup.engine.containers import Container
@@ -23,10 +24,30 @@ FLAG = "--stop-jobs"
 _ASK_S = 20.0
 _COLUMNS = "JobArrayID UserName TimeUsed BatchFlag Requeue Name"
 _SHOWN = 20
+_OFFER = "Wait until they have ended, with no other one begun meanwhile?"
 _STEP = "slurmstepd: ["  # how a process calls itself that looks after a step of a job
 STOPPED = (
     f"{OWN}/stopped.json"  # when and by what the container was stopped last, for who had an srun
 )
+
+
+class WhenIdle(Protocol):
+    """The way to wait (idle.py); `asked`: by its flag."""
+
+    asked: bool
+    flag: str
+
+    def wait(self, machine: Machine, container: str, reporter: Reporter) -> None: ...
+
+
+@dataclass(frozen=True)
+class MayStop:
+    """Whether running jobs may be stopped without a question, or are waited for; and the command line that
+    was given."""
+
+    agreed: bool = False
+    command: str = "configure-environment"
+    when_idle: WhenIdle | None = None
 
 
 @dataclass(frozen=True)
@@ -98,12 +119,17 @@ def may_stop(
     command: str,
     why: str = "",
     nodes: frozenset[str] | None = None,
+    when_idle: WhenIdle | None = None,
 ) -> None:
     """Let the jobs that run there be stopped, or raise DshpcError; nothing is said where none runs.
 
     `agreed`: the flag was given. `what` is done to the cluster ("stopped"), or to `nodes` of it,
-    by `command`; `why` it is.
+    by `command`; `why` it is. `when_idle`: they are waited for instead, where that was asked for or is
+    wanted now.
     """
+    if when_idle is not None and when_idle.asked:
+        when_idle.wait(machine, container, reporter)
+        return
     jobs = running_jobs(machine, container, nodes)
     if jobs == ():
         return
@@ -120,11 +146,16 @@ def may_stop(
     question = f"{it} would be {what}{f' ({why})' if why else ''}, and {count}:"
     if reporter.ask("\n".join([question, *told, "Stop them?"]), by_yes=False):
         return
+    if when_idle is not None and reporter.ask(_OFFER, by_yes=False):
+        when_idle.wait(machine, container, reporter)
+        return
     raise DshpcError(
         f"{it} {'was' if nodes is None or len(nodes) == 1 else 'were'} not {what}: {count}.",
         "\n".join([*([f"It would be, because {why}."] if why else []), *told]),
         (
-            "Wait until they have ended: dshpc squeue",
+            "Wait until they have ended: dshpc squeue"
+            if when_idle is None
+            else f"Have it done as soon as none runs: {command} {when_idle.flag}",
             f"Or stop them, with {GRACE_S:.0f} s to save work: {command} {FLAG}",
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dshpc_setup.documents import foreign
@@ -12,6 +14,7 @@ from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.no_answer import no_answer
+from dshpc_setup.slurm.paths import TRIED
 
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")
@@ -28,17 +31,24 @@ def is_ready(machine: Machine, container: str) -> bool:
         return False
 
 
-def in_place(machine: Machine, container: str) -> None:
+def in_place(machine: Machine, container: str, live: Mapping[str, str] | None = None) -> None:
     """Raises DshpcError where the container, started anew as it is, would not come up.
 
     Or would come up with an older configuration than the one that it is given.
+    `live`: settings that are to come, where these are others.
     """
-    done = containers.exec_in(machine, container, _CHECK, deadline_s=_DEADLINE_S)
+    done = containers.exec_in(machine, container, _check(live), deadline_s=_DEADLINE_S)
     _judge(done, f"whether {container} would start", None)
 
 
 def with_options(
-    machine: Machine, compose: Compose, folder: str, prefix: str, text: str, found: Container
+    machine: Machine,
+    compose: Compose,
+    folder: str,
+    prefix: str,
+    text: str,
+    found: Container,
+    live: Mapping[str, str] | None = None,
 ) -> str | None:
     """The same of the container that compose would make of this text, in one that is thrown away.
 
@@ -49,7 +59,7 @@ def with_options(
     service = found.labels.get(_SERVICE, "slurm")
     _clear(machine, name, found)
     try:
-        args = ["run", "--rm", "--no-deps", "-T", "--name", name, service, *_CHECK]
+        args = ["run", "--rm", "--no-deps", "-T", "--name", name, service, *_check(live)]
         done = compose_tool.with_text(
             machine, compose, text, args, folder=folder, project=prefix, deadline_s=_DEADLINE_S
         )
@@ -60,6 +70,10 @@ def with_options(
         "whether the new container would start",
         compose_tool.failure(done, compose, args, _DEADLINE_S),
     )
+
+
+def _check(live: Mapping[str, str] | None) -> tuple[str, ...]:
+    return _CHECK if live is None else ("env", f"{TRIED}={json.dumps(live)}", *_CHECK)
 
 
 def _clear(machine: Machine, name: str, found: Container) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from dshpc_setup.apply.apply import Change
 from dshpc_setup.cluster import stopping
-from dshpc_setup.cluster.start import MayStop, text_of
+from dshpc_setup.cluster.start import text_of
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.cluster.workers import found
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
@@ -115,6 +116,7 @@ def may_end(
         what=what,
         command=may.command,
         nodes=frozenset(nodes),
+        when_idle=may.when_idle,
     )
 
 

@@ -79,7 +79,8 @@ def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
         found = partitions.with_former(found, config.load_last_good(run.paths))
         # Of what is tried, whether it passes or not: the host compares these with its files
         run.status.values.update(
-            customized=dict(found.customized), config_sha256=dict(found.sha256)
+            customized=dict(found.customized),
+            config_sha256={**found.sha256, **run.settings.live_digests()},
         )
         return found
 

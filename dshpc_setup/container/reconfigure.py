@@ -37,6 +37,7 @@ from dshpc_setup.container.proof import prove
 from dshpc_setup.container.run import Run, slurm_user
 from dshpc_setup.container.status import Status, as_failure
 from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.files.storage import replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.paths import ASK, Paths
 
@@ -101,6 +102,8 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         error = while_up(error)
         _say_refused(run, before, error)
         raise error from None
+    if not run.is_worker:
+        _restart_watchers(run)
     same = partitions.same(old_texts, candidate.texts)
     if same and not seen.changes and _took_over(paths, _daemons(run)):
         found = daemons.show_node(run.machine, node)
@@ -141,6 +144,19 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
+
+
+_WATCHERS = {"longest-wait": ("longest_wait",), "use": ("idle_gpu", "release_idle")}
+
+
+def _restart_watchers(run: Run) -> None:
+    """Services that go by settings, where these are others than last time; each goes on where it was."""
+    for name, settings in _WATCHERS.items():
+        path = f"{run.paths.run}/{name}.settings"
+        now = "".join(f"{getattr(run.settings, each)}\n" for each in settings)
+        if config.read_file(path) != now:
+            run.machine.run(["s6-svc", "-r", f"{run.paths.services}/{name}"], deadline_s=_ASK_S)
+            replace_text(path, now, sync=False)
 
 
 def _texts_in_force(paths: Paths) -> dict[str, str]:

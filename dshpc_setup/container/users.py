@@ -16,14 +16,16 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.container import accounts, ends
+from dshpc_setup.container import accounts, ends, own_homes
 from dshpc_setup.container.accounts import Account, User
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
+from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.paths import ACCOUNTS, HOMES, Paths
 
 
@@ -47,6 +49,8 @@ def restore(paths: Paths) -> int:
     """Make all users of the state volume known; how many there are."""
     with _locked(paths):
         users = accounts.from_text(read_text(_list(paths)) or "")
+        if not own_homes.roots(os.environ):
+            own_homes.forget_copied(paths)
         _apply(paths, users)
     return len(users)
 
@@ -57,13 +61,51 @@ def refuse_unreadable(paths: Paths) -> None:
 
 
 def add(paths: Paths, user: User) -> Account:
-    """Make one more user known, now and after every later start."""
+    """Make one more user known, now and after every later start; with the home that was told of him, unless
+    another is told."""
     with _locked(paths):
         before = accounts.from_text(read_text(_list(paths)) or "")
+        told = next((other.home for other in before if other.uid == user.uid), None)
+        user = replace(user, home=user.home or told)
         users = (*(other for other in before if other.uid != user.uid), user)
         known = _apply(paths, users)
         replace_text(_list(paths), accounts.to_text(users))
     return known[-1]
+
+
+def kept(paths: Paths) -> tuple[own_homes.Kept, ...]:
+    """What the volume has of users, where these have homes of their own here."""
+    if not own_homes.roots(os.environ):
+        return ()
+    return own_homes.all_kept(paths, accounts.from_text(read_text(_list(paths)) or ""))
+
+
+def copy_kept(machine: Machine, paths: Paths, homes: Mapping[int, str]) -> Iterator[Copied]:
+    """Each kept home copied into its user's own (`homes`: uid -> that), who has this one from then on."""
+    seen = own_homes.roots(os.environ)
+    for each in kept(paths):
+        users = accounts.from_text(read_text(_list(paths)) or "")
+        user = next(user for user in users if user.uid == each.uid)
+        user = accounts.checked(
+            str(user.uid), str(user.gid), user.name, homes.get(user.uid) or user.home
+        )
+        why = own_homes.why_not(paths, user, seen)
+        if why != "kept files":
+            yield Copied(each, "", why or "")
+            continue
+        to, error = own_homes.copy(machine, paths, each, user)
+        if to:
+            add(paths, user)
+        yield Copied(each, to, error)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """`to`: the folder that it is in as well now; "" where it is not, for this reason."""
+
+    kept: own_homes.Kept
+    to: str
+    why: str
 
 
 def add_ground(paths: Paths, work: str, uid: str, gid: str) -> None:
@@ -89,7 +131,15 @@ def _list(paths: Paths) -> str:
 def _apply(paths: Paths, users: Iterable[User]) -> tuple[Account, ...]:
     passwd_path, group_path = paths.at("/etc/passwd"), paths.at("/etc/group")
     passwd, group = read_text(passwd_path) or "", read_text(group_path) or ""
-    found = accounts.merge(passwd, group, users, gpu_gids(paths), _owners(paths))
+    users, seen = tuple(users), own_homes.roots(os.environ)
+    told = {user.uid: user.home or "" for user in users}
+    fit = (
+        user
+        if user.home and own_homes.why_not(paths, user, seen) is None
+        else replace(user, home=None)
+        for user in users
+    )
+    found = accounts.merge(passwd, group, fit, gpu_gids(paths), _owners(paths))
     if found.group != group:
         replace_text(group_path, found.group)
     if found.passwd != passwd:
@@ -99,10 +149,10 @@ def _apply(paths: Paths, users: Iterable[User]) -> tuple[Account, ...]:
         ends.make_folder(paths, known.user.uid, known.user.gid)
         if known.home.startswith(f"{HOMES}/"):
             _make_home(paths, known)
-        # What `as-user` compares before every command: a line it reads without a process of its own
+        # What `as-user` compares before every command: lines it reads without a process of its own
         replace_text(
             f"{paths.run}/users/{known.user.uid}",
-            f"{known.user.gid}:{known.login}:{known.home}:{known.user.name}\n",
+            f"{known.user.gid}:{known.login}:{known.home}:{known.user.name}\n{told[known.user.uid]}\n",
             sync=False,
         )
     return found.known

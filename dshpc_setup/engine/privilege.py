@@ -60,6 +60,11 @@ def caller(machine: Machine) -> Caller:
     return Caller(machine.uid, gid, f"user{machine.uid}", home if home.startswith("/") else "/")
 
 
+def user(machine: Machine, uid: int) -> Caller | None:
+    """Another user of this machine; None for a uid that nobody has."""
+    return _passwd_entry(machine, uid)
+
+
 def _passwd_entry(machine: Machine, uid: int) -> Caller | None:
     """Name, group and home of a uid: getent (directory services too), the file, macOS's `id -P`."""
     asked = machine.run(["getent", "passwd", str(uid)], deadline_s=_ASK_S)

@@ -76,7 +76,10 @@ def place(asked: Request) -> list[str]:
     """That a command does not run where it was typed."""
     if asked.kind != "command" or asked.workflow is not None or asked.cwd is not None:
         return []
-    return ["The folder it was submitted from is not in the work folder: it runs in its workspace."]
+    return [
+        "Jobs do not see the folder that it was submitted from: it runs in its workspace. To have that "
+        "folder seen: the setting mounts."
+    ]
 
 
 def where(

@@ -28,12 +28,14 @@ from dshpc_setup.jobs.workspace_folders import room_for_writing
 @dataclass
 class Incoming:
     """`folder` is made with the first copy; with `dry`, nothing is. `owner` (uid, gid) where we are
-    root for somebody else. `prepare` has the cluster make the user's folder, where we may not."""
+    root for somebody else. `prepare` has the cluster make the user's folder, where we may not. `also`:
+    folders that jobs see beside the work folder."""
 
     work: str
     owner: tuple[int, int] | None = None
     dry: bool = False
     prepare: Callable[[], None] | None = None
+    also: tuple[str, ...] = ()
     folder: str | None = None
     _copies: dict[str, str] = field(default_factory=dict)
     _held: int | None = None  # the folder, open until this process ends or removes it
@@ -74,13 +76,14 @@ class Incoming:
         return target
 
     def seen(self, real: str) -> str | None:
-        """A real path as the job has it; None where it is not in the work folder."""
-        under = os.path.realpath(self.work).rstrip("/")
-        if real == (under or "/"):
-            return self.work
-        return (
-            f"{self.work.rstrip('/')}{real[len(under) :]}" if real.startswith(f"{under}/") else None
-        )
+        """A real path as the job has it; None where it is in no folder that jobs see."""
+        for folder in (self.work, *self.also):
+            under = os.path.realpath(folder).rstrip("/")
+            if real == (under or "/"):
+                return folder
+            if real.startswith(f"{under}/"):
+                return f"{folder.rstrip('/')}{real[len(under) :]}"
+        return None
 
     def remove(self) -> None:
         """Where nothing was submitted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -33,6 +34,8 @@ For the dshpc command on the host:
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
   associate                     Let all known users run jobs, where accounting is on
+  hold begin|renew|end          Let no job begin while those that run are waited for
+  homes kept|copy UID=HOME...  Show what is kept of users, or copy it into homes of their own
   add-ground WORK UID GID       Make the folder of a user's workspaces
   forget-node NODE              Make the cluster forget a node that has left it
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
@@ -50,6 +53,8 @@ def main(arguments: list[str]) -> int:
     name, *rest = arguments or ["help"]
     if name != "job":  # which runs as a user of the host, with his
         os.umask(0o022)
+    if name in _BY_SETTINGS:
+        _read_settings()
     command = _COMMANDS.get(name)
     if command is None:
         print(f"There is no command {name!r}.\n{_HELP}", file=sys.stderr)
@@ -73,6 +78,25 @@ def main(arguments: list[str]) -> int:
         for line in (*error.details.splitlines(), *_steps(name, error)):
             print(f"  {harmless(line)}", file=sys.stderr)
         return int(error.exit_code)
+
+
+def _read_settings() -> None:
+    """Settings that may have changed since the container was made, as variables like the others."""
+    from dshpc_setup.slurm.paths import LIVE, TRIED
+
+    text = os.environ.pop(TRIED, None)
+    try:
+        if text is None:
+            with open(LIVE, encoding="utf-8") as file:
+                text = file.read(1 << 20)
+        from dshpc_setup.documents import foreign
+
+        value = foreign.value(text)
+    except (OSError, ValueError):  # none were ever written, or they are as the container has them
+        return
+    if isinstance(value, dict):
+        named = {str(key): str(text) for key, text in value.items()}
+        os.environ.update({key: text for key, text in named.items() if key.startswith("DSHPC_")})
 
 
 def _paths() -> Paths:
@@ -228,9 +252,38 @@ def _add_user(rest: list[str]) -> int:
 
     if len(rest) not in (3, 4):
         raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
-    users.add(_paths(), accounts.checked(*rest))
+    user = accounts.checked(*rest)
+    account = users.add(_paths(), user)
     if os.environ.get(_ACCOUNTING) == "on":
         _associate([])  # where it is away, the service `associations` does it later
+    if user.home and account.home != user.home:
+        from dshpc_setup.container import own_homes
+
+        why = own_homes.why_not(_paths(), user, own_homes.roots(os.environ))
+        if why is not None:
+            print(own_homes.words(why, user), file=sys.stderr)
+    return 0
+
+
+def _homes(rest: list[str]) -> int:
+    """A JSON object a line."""
+    import json
+    from dataclasses import asdict
+
+    from dshpc_setup.container import users
+    from dshpc_setup.machine.local import LocalMachine
+
+    if rest == ["kept"]:
+        for each in users.kept(_paths()):
+            print(json.dumps(asdict(each)))
+        return 0
+    if rest[:1] != ["copy"] or not all(re.fullmatch(r"[0-9]+=/.*", word) for word in rest[1:]):
+        raise _usage("dshpc-node homes takes kept, or copy UID=HOME...")
+    told = (word.partition("=") for word in rest[1:])
+    for done in users.copy_kept(
+        LocalMachine(), _paths(), {int(uid): home for uid, _, home in told}
+    ):
+        print(json.dumps(asdict(done)), flush=True)
     return 0
 
 
@@ -331,6 +384,20 @@ def _saved_state(rest: list[str]) -> int:
     return 0
 
 
+def _hold(rest: list[str]) -> int:
+    from dshpc_setup.container import hold
+    from dshpc_setup.machine.local import LocalMachine
+
+    verbs = {"begin": hold.begin, "renew": hold.renew, "end": hold.end, "watch": hold.watch}
+    if len(rest) != 1 or rest[0] not in verbs:
+        raise _usage("dshpc-node hold takes begin, renew, end or watch.")
+    verbs[rest[0]](LocalMachine(), _paths())
+    return 0
+
+
+_NOTHING_TO_DO_S = 3600
+
+
 def _longest_wait(rest: list[str]) -> int:
     from dshpc_setup.container import longest_wait
     from dshpc_setup.machine.local import LocalMachine
@@ -341,8 +408,10 @@ def _longest_wait(rest: list[str]) -> int:
     _no_arguments(rest)
     setting = BY_NAME["longest_wait"]
     text = texts.wait(os.environ.get(setting.env) or setting.default)
-    longest_s = float("inf") if text == "none" else texts.seconds(text)
-    print(round(longest_wait.tend(LocalMachine(), Paths(), longest_s), 1))
+    if text == "none":
+        print(_NOTHING_TO_DO_S)  # the service is started anew where the setting changes
+        return 0
+    print(round(longest_wait.tend(LocalMachine(), Paths(), texts.seconds(text)), 1))
     return 0
 
 
@@ -419,6 +488,8 @@ def _usage(brief: str) -> Exception:
     return usage_error(brief, _HELP)
 
 
+# Those that go by settings; the others are counted in milliseconds
+_BY_SETTINGS = frozenset("start check reconfigure observe doctor longest-wait sample-use".split())
 _COMMANDS = {
     "start": _start,
     "wait": _wait,
@@ -431,6 +502,8 @@ _COMMANDS = {
     "backup": _backup,
     "restore": _restore,
     "add-user": _add_user,
+    "homes": _homes,
+    "hold": _hold,
     "add-ground": _add_ground,
     "associate": _associate,
     "forget-node": _forget_node,

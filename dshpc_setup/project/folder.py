@@ -36,6 +36,7 @@ from dshpc_setup.settings.wrong import OWN_FILE
 LABEL = "org.dshpc.project"  # of what is the project's in the engine: its folder
 GPUS_LABEL = "org.dshpc.gpus"  # the GPUs that the jobs of a cluster get, where they are real
 OWN = trust.OWN
+HIDDEN = f"{OWN}/hidden"  # an empty folder, which jobs see in place of OWN
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
 RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: render.inputs
 REFUSED = f"{OWN}/refused.json"  # why the last run put nothing in force: refused.py
@@ -44,12 +45,13 @@ REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
 SETTINGS = f"{OWN}/settings.json"  # those that the files were last made with: settings/applied.py
 MANIFEST = "config/manifest.json"
+LIVE = f"config/{settings_module.LIVE_FILE}"  # read anew while the container runs: variable -> text
 MANIFEST_SCHEMA = "dshpc.manifest/1"
 _MOST_GIVEN = 1_000_000  # files of a build context, with the packages of its methods
 _TWO_RUNS = "Two runs in one folder would write over each other."
 # What leads to programs, mounts and settings of the cluster, and the folders that it lies in
 _READ = (
-    OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
+    OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST, LIVE,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
     REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
     f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages", f"{OWN}/packages.json",
@@ -286,6 +288,11 @@ class Project:
     def rejected(self) -> dict[str, str]:
         """Path in the project folder -> SHA-256 of the new text that was last rejected for it."""
         return {str(path): str(digest) for path, digest in self.read_json(REJECTED).items()}
+
+    def with_homes(self, settings: Settings) -> Settings:
+        """With the folders above users' own homes that this cluster sees."""
+        homes = () if settings.home == "kept" else tuple(self.runtime().get("homes", ()))
+        return replace(settings, homes=homes)
 
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix; data, never a program."""

@@ -201,6 +201,8 @@ def usable(text: bytes | None) -> dict[str, Any]:
         "work": _is_path,
         "volumes_of": _is_path,
         "engine": _is_engine,
+        "homes": _are_paths,
+        "mounts": _are_paths,
     }
     return {name: value[name] for name, right in known.items() if right(value.get(name))}
 
@@ -403,3 +405,7 @@ def _is_name(value: object) -> bool:
 
 def _is_path(value: object) -> bool:
     return isinstance(value, str) and value.startswith("/") and "\0" not in value
+
+
+def _are_paths(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_path, value))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +14,14 @@ from dshpc_setup.files import ownership
 from dshpc_setup.machine.overlay import simulated_device_files
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project.folder import GPUS_LABEL, LABEL, OWN
+from dshpc_setup.project.folder import GPUS_LABEL, HIDDEN, LABEL, OWN
 from dshpc_setup.render import isolation, seccomp
 from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.render.log_bounds import log_bounds
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.paths import HOMES, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
+from dshpc_setup.settings.places import folder_of, hides_the_system, lies_in, unfit_for_mount
+from dshpc_setup.slurm.paths import HOME_ROOTS, HOMES, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
 
 PROJECT_LABEL = LABEL
 RENDERED_LABEL = "org.dshpc.rendered"
@@ -32,29 +32,6 @@ _LABEL_LENGTH = 32
 _PIDS, _PIDS_PER_CPU = 16384, 128
 _UNLIMITED = -1
 _STACK = 64 * 1024 * 1024  # bytes
-
-# Mounting the work folder there would hide what the container itself lives on: these alone, ...
-_NOT_AS_WORK = ("/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/log")
-# ... and these with all below them, but for those that no system lives in
-_NOT_UNDER = (
-    "/bin",
-    "/boot",
-    "/config",
-    "/dev",
-    "/etc",
-    "/opt/dshpc",
-    "/proc",
-    "/run",
-    "/sbin",
-    "/sys",
-    "/usr",
-    "/var/lib/dshpc",
-    "/var/lock",
-    "/var/run",
-    "/var/spool",
-)
-_LIBRARIES = re.compile(r"/lib(?:\d+|x32|o32)?(?:/|$)")
-_YET_ALLOWED = ("/run/media/", "/run/user/")
 
 
 def image_tag(settings: Settings, gpu_type: str) -> str:
@@ -101,7 +78,7 @@ def _is_labelled(part: str) -> bool:
 
 def work_folder(project: Path, settings: Settings) -> Path:
     """The absolute work folder; raises DshpcError (usage) where it or the project cannot be mounted."""
-    if _unfit_for_mount(str(project)):
+    if unfit_for_mount(str(project)):
         raise usage_error(
             f"The project folder {str(project)!r} cannot be mounted into a container.",
             "Docker separates the parts of a mount by ':'.",
@@ -121,31 +98,19 @@ def work_folder(project: Path, settings: Settings) -> Path:
     if ".." in path.parts:
         path = path.resolve()
         text = str(path)
-    if _unfit_for_mount(text):
+    if unfit_for_mount(text):
         raise usage_error(
             f"The work folder {text!r} cannot be mounted into a container.",
             "Docker separates the parts of a mount by ':'.",
             "Choose a folder without ':' and control characters: --work DIR.",
         )
-    if _hides_the_system(text):
+    if hides_the_system(text):
         raise usage_error(
             f"The work folder must not be {text}.",
             "It is mounted under the same path in the container and would hide the system there.",
             "Choose a folder of your own: --work DIR.",
         )
     return path
-
-
-def _hides_the_system(text: str) -> bool:
-    if text in _NOT_AS_WORK or _LIBRARIES.match(text):
-        return True
-    under = any(text == at or text.startswith(at + "/") for at in _NOT_UNDER)
-    return under and not text.startswith(_YET_ALLOWED)
-
-
-def _unfit_for_mount(text: str) -> bool:
-    # Control characters, and bytes that are no text: YAML holds neither
-    return ":" in text or any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def compose_text(
@@ -212,6 +177,7 @@ def compose_file(
         profiling=profiling,
     )
     rights = isolation.rights(settings.isolation, facts.engine, profiling=profiling)
+    rights = _unlabelled(rights, settings, facts)
     if rights.seccomp:
         gpu = with_profile(gpu)
         option = f"seccomp={_profile_path(project, rights.seccomp)}"
@@ -228,6 +194,7 @@ def compose_file(
         environment={
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
+            **_homes_inside(settings),
             **_rest_inside(settings, facts),
             **settings.place.to_env(),
             **_left_out(settings, gpu.devices),
@@ -264,6 +231,7 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
         environment={
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
+            **_homes_inside(settings),
             **settings.place.to_env(),
             **({} if whole.own_network else {SHARED_NETWORK: "1"}),
             **_left_out(settings, gpu.devices),
@@ -295,6 +263,11 @@ def _rest_inside(settings: Settings, facts: HostFacts) -> dict[str, str]:
     """Where slurmrestd listens in a container with a network of its own: at all of its addresses."""
     ports = rest_ports(settings, facts)
     return {REST_LISTEN: f"0.0.0.0:{ports[0].rpartition(':')[2]}"} if ports else {}
+
+
+def _homes_inside(settings: Settings) -> dict[str, str]:
+    """Where users' own homes are seen, where they are."""
+    return {HOME_ROOTS: ":".join(settings.homes)} if settings.homes else {}
 
 
 def _left_out(settings: Settings, handed: Sequence[str]) -> dict[str, str]:
@@ -364,11 +337,45 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
     shared = ":z" if facts.platform.selinux == "enforcing" else ""
     read_only = ":ro,z" if shared else ":ro"
     work = work_folder(project, settings)
-    return (
-        f"{project / 'config'}:/config{read_only}",
+    folders: tuple[str, ...] = (
         f"{work}:{work}{shared}",
         f"{project / METHODS}:{project / METHODS}{read_only}",
+    )
+    if settings.homes or settings.mounts:
+        # Without a label (see _unlabelled); what is mounted below another after it, or it would be hidden
+        more = (
+            *(f"{each}:{each}" for each in settings.homes),
+            *map(_mounted, settings.mounts),
+            *_hidden(project, settings, read_only),
+        )
+        folders = tuple(sorted((*folders, *more), key=lambda each: each.split(":")[1].count("/")))
+    return (
+        f"{project / 'config'}:/config{read_only}",
+        *folders,
         "state:/var/lib/dshpc/state",
         "key:/var/lib/dshpc/key",
         f"home:{HOMES}",
     )
+
+
+def _hidden(project: Path, settings: Settings, read_only: str) -> tuple[str, ...]:
+    """What the cluster keeps for itself, covered where the project lies in what jobs see: keys of the
+    built-in engine's volumes are there."""
+    seen = (*settings.homes, *map(folder_of, settings.mounts))
+    if not any(lies_in(str(project), each) for each in seen):
+        return ()
+    return (f"{project / HIDDEN}:{project / OWN}{read_only}",)
+
+
+def _mounted(mount: str) -> str:
+    return f"{folder_of(mount)}:{mount}"
+
+
+def _unlabelled(rights: isolation.Rights, settings: Settings, facts: HostFacts) -> isolation.Rights:
+    """Where SELinux enforces, folders that are not the cluster's alone are reached without its labels: to
+    label all of /home or /data anew would take them from the programs that they are labelled for."""
+    option = "label=disable"
+    shared = settings.homes or settings.mounts
+    if facts.platform.selinux != "enforcing" or not shared or option in rights.security_opt:
+        return rights
+    return replace(rights, security_opt=(*rights.security_opt, option))

@@ -58,6 +58,7 @@ class Place:
 
 
 ALONE = Place()
+LIVE_FILE = "live.json"  # of config/: settings that may change while the container runs
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Settings:
     nodes: int | tuple[str, ...] = 1  # how many, or what each one simulates
     engine: str = "auto"  # auto | docker | podman | builtin
     work: str = "work"
+    home: str = ""  # "": as setup/homes.py says; host | kept
+    mounts: tuple[str, ...] = ()  # folders, ":ro" behind some
     workspace_access: str = "private"  # private | group
     partition: str = "debug"
     partitions: tuple[tuple[str, str], ...] = ()  # (name, longest time)
@@ -102,6 +105,9 @@ class Settings:
     apt_mirror: str = ""
     cuda_runtime: str = "no"
     amd_profiling: str = "no"
+    homes: tuple[
+        str, ...
+    ] = ()  # folders above users' own homes, which the cluster sees: home = host
     place: Place = ALONE  # of the node that these are for
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -175,11 +181,28 @@ class Settings:
         )
 
     def container_env(self) -> dict[str, str]:
-        """Variables that give the entrypoint the same settings: those that are not the default."""
+        """Variables of the container that give its processes the same settings, as long as it is there:
+        those that are not the default."""
+        return self._variables(live=False)
+
+    def live_env(self) -> dict[str, str]:
+        """Those that may change while the container runs."""
+        return self._variables(live=True)
+
+    def live_digests(self) -> dict[str, str]:
+        """Names the texts of `live_env`, as a container tells by them what it has read: {} for none."""
+        import json
+
+        from dshpc_setup.files.ownership import digest
+
+        texts = self.live_env()
+        return {LIVE_FILE: digest(json.dumps(texts, sort_keys=True))} if texts else {}
+
+    def _variables(self, *, live: bool) -> dict[str, str]:
         return {
             item.env: self.texts[item.name]
             for item in DECLARATIONS
-            if item.in_container and item.name in self.texts
+            if item.in_container and item.live is live and item.name in self.texts
         }
 
 

@@ -19,7 +19,8 @@ class Declaration:
     help: str
     parse: Callable[[str], Any]
     metavar: str = "TEXT"
-    in_container: bool = False  # handed to the container's environment
+    in_container: bool = False  # handed to the container
+    live: bool = False  # by a file of config/, read anew while jobs run; else by its environment
     list_separator: str = ","  # between the items of a YAML list
 
     @property
@@ -97,6 +98,22 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "DIR",
     ),
     Declaration(
+        "home",
+        "",
+        "Users' homes in the cluster: host (their own, under the same paths) or kept (a volume of the "
+        "cluster's); default: host for a new cluster where the engine keeps the owners of files.",
+        texts.choice("host", "kept"),
+        "WHERE",
+    ),
+    Declaration(
+        "mounts",
+        (),
+        "More folders of this machine, seen in the cluster under the same paths, for reading only with "
+        ":ro: /data,/scratch:ro.",
+        texts.mounts,
+        "LIST",
+    ),
+    Declaration(
         "workspace_access",
         "private",
         "Who may read a job's workspace and log: private (its user alone) or group (the user's group).",
@@ -111,6 +128,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.identifier,
         "NAME",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "partitions",
@@ -119,6 +137,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.partitions,
         "LIST",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "gpu_sharing",
@@ -155,6 +174,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.lines,
         "TEXT",
         in_container=True,
+        live=True,
         list_separator="\n",
     ),
     Declaration(
@@ -164,6 +184,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.count,
         "MIB",
         in_container=True,
+        live=True,
     ),
     Declaration("shm_size", "1g", "Size of /dev/shm for jobs, such as 8g.", texts.size, "SIZE"),
     Declaration(
@@ -189,6 +210,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.array_limit,
         "N",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "job_limit",
@@ -198,6 +220,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.job_limit,
         "N",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "longest_wait",
@@ -207,6 +230,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.wait,
         "TIME",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "slurm_ports",
@@ -251,6 +275,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.age,
         "TIME",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "release_idle",
@@ -260,6 +285,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.age_or_off,
         "TIME|off",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "metrics",

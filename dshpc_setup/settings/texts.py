@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.settings import places
 
 
 class BadItemError(ValueError):
@@ -256,6 +257,21 @@ def folder(text: str) -> str:
     if any(ord(char) < 32 for char in text):
         raise ValueError("holds a control character")
     return text
+
+
+def mounts(text: str) -> tuple[str, ...]:
+    """Folders, ":ro" behind those for reading only; one in another is a mount of its own."""
+    found: dict[str, tuple[str, int]] = {}
+    for index, item in _items(text):
+        try:
+            mount = places.mount(item)
+        except ValueError as error:
+            raise BadItemError(index, f"is {item!r}, {error}") from None
+        folder = places.folder_of(mount)
+        if folder in found:
+            raise BadItemError(index, f"is {item!r}, and so is item {found[folder][1] + 1}")
+        found[folder] = mount, index
+    return tuple(mount for mount, _ in found.values())
 
 
 def image(text: str) -> str:

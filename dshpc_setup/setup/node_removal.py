@@ -9,7 +9,7 @@ from dshpc_setup import engine_door
 from dshpc_setup.cluster import key, nodes, operations, stopping, worker_changes
 from dshpc_setup.cluster.key import Rotated
 from dshpc_setup.cluster.nodes import NodeNow
-from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import Fix, usage_error
 from dshpc_setup.machine import Machine

@@ -23,7 +23,7 @@ from dshpc_setup.cluster import (
     workers,
 )
 from dshpc_setup.cluster.owner import former_owner, refuse_others
-from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
@@ -43,7 +43,14 @@ from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
 from dshpc_setup.settings import Settings, together
-from dshpc_setup.setup import builtin_engine, engine_choice, work_place, written
+from dshpc_setup.setup import (
+    builtin_engine,
+    engine_choice,
+    kept_homes,
+    shared_folders,
+    work_place,
+    written,
+)
 from dshpc_setup.setup.describe import (
     describe_changes,
     describe_facts,
@@ -91,6 +98,7 @@ class Configure:
         self.steps = Steps(reporter, machine.clock)
         self.report = self.steps.report
         self._written = False
+        self._was_there = bool(project.manifest) if options.replayed is None else False
         self._inputs = ""  # of what was rendered
         self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
@@ -152,6 +160,7 @@ class Configure:
         work = stanza.work_folder(self.project.folder, settings)
         if self.options.replayed is None:
             self._work_place(work, settings)
+            shared_folders.need_mounts(self.project.folder, settings)
         return settings
 
     def _work_place(self, work: Path, settings: Settings) -> None:
@@ -166,6 +175,8 @@ class Configure:
             apply.finish_interrupted(self.project)
         settings = self._through_engine(settings)
         facts = self._probe(settings)
+        if self.options.replayed is None:
+            settings = shared_folders.with_homes(self.machine, self.project, settings, facts)
         ideal = self._ideal(facts, settings)
         for sentence in unhealthy_told(ideal, facts.gpus):
             self.steps.note(sentence)
@@ -181,6 +192,9 @@ class Configure:
         started = self._start(facts, settings, image, changes)
         if started is not None:
             self._verify(settings, plan, changes, started)
+            if settings.homes and self._was_there:  # a new one has kept nothing
+                for text in kept_homes.copied(self.machine, settings.container, self.reporter):
+                    self.steps.note(text)
             if started and (freed := replaced.remove(self.machine, self._replaced, image)):
                 self.steps.note(f"The image that was replaced is removed: {freed / 1e6:.0f} MB.")
             self._neighbours(settings, plan)
@@ -385,6 +399,7 @@ class Configure:
             self.report.changes = apply.planned(changes)
             say(describe_changes(self.report.changes if self.options.dry_run else changes))
             if not self.options.dry_run:
+                written.keep_hidden(self.project, settings)
                 if file.rights.seccomp:
                     written.keep_profile(self.project, file.rights.seccomp)
                 written.let_compose_read(self.machine, self.project, facts, changes)

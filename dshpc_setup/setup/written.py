@@ -17,10 +17,20 @@ from dshpc_setup.jobs import workspace_folders
 from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project.folder import REMEMBERED, RENDERED, RUNTIME, SETTINGS, Project, json_text
+from dshpc_setup.project.folder import (
+    HIDDEN,
+    LIVE,
+    REMEMBERED,
+    RENDERED,
+    RUNTIME,
+    SETTINGS,
+    Project,
+    json_text,
+)
 from dshpc_setup.render import stanza
 from dshpc_setup.render.configuration import CONFIG_FILES, render_env, render_slurm
 from dshpc_setup.settings import Settings, applied
+from dshpc_setup.settings.places import folder_of
 
 
 def compared(project: Project, plan: ClusterPlan, compose_text: str) -> tuple[Change, ...]:
@@ -41,6 +51,12 @@ def keep_profile(project: Project, text: str) -> None:
     if apply.read_text(path) != text:
         make_folder(path.parent, project.owner)
         write_atomic(path, text, owner=project.owner)
+
+
+def keep_hidden(project: Project, settings: Settings) -> None:
+    """The empty folder that jobs see in place of what the cluster keeps for itself."""
+    if settings.homes or settings.mounts:
+        make_folder(project.folder / HIDDEN, project.owner)
 
 
 def let_compose_read(
@@ -90,6 +106,8 @@ def write(
         "container": settings.container,
         "prefix": settings.prefix,
         "work": str(work),
+        **({"homes": list(settings.homes)} if settings.homes else {}),
+        **({"mounts": [*map(folder_of, settings.mounts)]} if settings.mounts else {}),
     }
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
         runtime["volumes_of"] = str(owner)
@@ -98,6 +116,7 @@ def write(
     notes = {
         RUNTIME: json_text(runtime),
         SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),
+        LIVE: json_text(settings.live_env()),
         RENDERED: rendered(origin.inputs, changes),
     }
     if chosen := project.remembering(origin.flags):

@@ -6,6 +6,7 @@ submission or a start waits for is asked in columns (`-O`): `--json` prints ever
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -326,6 +327,18 @@ class Slurm:
     def delete_node(self, node: str, *, deadline_s: float) -> CommandResult:
         """One that has registered itself."""
         return self.run("scontrol", "delete", f"nodename={node}", deadline_s=deadline_s)
+
+    def open_partitions(self, *, deadline_s: float) -> Answer[tuple[str, ...]]:
+        """The partitions in which jobs may begin."""
+        asked = self.run("scontrol", "-o", "show", "partition", deadline_s=deadline_s)
+        rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in asked.stdout.splitlines()]
+        found = tuple(row["PartitionName"] for row in rows if row.get("State") == "UP")
+        return Answer(asked, found if asked.ok else None)
+
+    def set_partition(self, name: str, state: str, *, deadline_s: float) -> CommandResult:
+        """`DOWN`: takes jobs, and none begins; `UP`. A start of slurmctld goes by slurm.conf again."""
+        argv = ("scontrol", "update", f"partitionname={name}", f"state={state}")
+        return self.run(*argv, deadline_s=deadline_s)
 
     def delete_partition(self, name: str, *, deadline_s: float) -> CommandResult:
         return self.run("scontrol", "delete", f"partitionname={name}", deadline_s=deadline_s)

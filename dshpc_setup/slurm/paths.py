@@ -14,6 +14,9 @@ REST_LISTEN = (
     "DSHPC_REST_LISTEN"  # where slurmrestd listens in a container, if not where the setting says
 )
 SHARED_NETWORK = "DSHPC_SHARED_NETWORK"  # set where the nodes have the machine's network
+LIVE = "/config/live.json"  # settings that may change while the container runs: variable -> text
+TRIED = "DSHPC_LIVE"  # the same text, of settings that are tried only
+HOME_ROOTS = "DSHPC_HOMES"  # folders above users' own homes, which are seen here, by ':'
 ASK = "ask.conf"  # beside slurm.conf
 FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 

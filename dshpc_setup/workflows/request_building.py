@@ -52,6 +52,7 @@ class Where:
     work: str
     owner: tuple[int, int] | None = None
     prepare: Callable[[], None] | None = None  # as of Incoming
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def run(
     try:
         for job in workflow.jobs:
             without = not how.copies_for(job.name)
-            incoming = Incoming(where.work, where.owner, without, where.prepare)
+            incoming = Incoming(where.work, where.owner, without, where.prepare, where.also)
             copies.append(incoming)
             request = _request(job, where, incoming, prints.of[job.name])
             jobs.append({

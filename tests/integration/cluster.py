@@ -35,6 +35,7 @@ FILES = (
     "docker-compose.yml",
     ".env",
 )
+LIVE = "config/live.json"  # settings that are read anew, written with them
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build", "start", "verify")
 # Of this line (tests/conftest.py), and of this process of pytest-xdist
 PREFIX = os.environ.get("DSHPC_TEST_PREFIX", "dshpc-test-") + "".join(
@@ -81,9 +82,11 @@ def docker(*arguments: str) -> str:
     return DOCKER.said(*arguments)
 
 
-def as_user(uid: int, program: str, *arguments: str, cwd: Path) -> Outcome:
+def as_user(
+    uid: int, program: str, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> Outcome:
     """A command line of an ordinary user who may use Docker; only root can become one."""
-    return run(as_user_argv(uid, program, *arguments), cwd=cwd)
+    return run(as_user_argv(uid, program, *arguments), cwd=cwd, env=env)
 
 
 def as_user_argv(uid: int, program: str, *arguments: str) -> list[str]:
@@ -165,7 +168,7 @@ class Cluster:
         """The rendered files, None for one that is not there."""
         return {
             name: path.read_text() if (path := self.folder / name).exists() else None
-            for name in FILES
+            for name in (*FILES, LIVE)
         }
 
     def leftovers(self) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+# Where commands remember which clusters there are: not in the home of who runs the tests
+STATE = f"{tempfile.gettempdir()}/dshpc-test-state"
 # Of the terminal's session (sudo remembers by it), and not in what its Ctrl-C ends.
 OWN_GROUP: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
@@ -54,7 +57,8 @@ def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
         for key, value in os.environ.items()
         if not key.startswith(("DSHPC_", "COMPOSE_", "SUDO_"))
     }
-    return {**kept, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **(changes or {})}
+    own = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "XDG_STATE_HOME": STATE}
+    return {**kept, **own, **(changes or {})}
 
 
 def run(

@@ -21,6 +21,7 @@ import pytest
 from dshpc_setup.image.base import BaseImage
 from tests.integration.cluster import (
     FILES,
+    LIVE,
     STEPS,
     Cluster,
     Outcome,
@@ -59,11 +60,11 @@ def whole(texts: dict[str, str | None], partitions: tuple[str, ...]) -> str | No
     if set(texts.values()) == {None}:
         return None
     assert None not in texts.values(), texts
-    slurm_conf, compose = texts["config/slurm.conf"] or "", texts["docker-compose.yml"] or ""
+    slurm_conf, live = texts["config/slurm.conf"] or "", texts[LIVE] or ""
     assert slurm_conf.endswith("\n")
     (name,) = re.findall(r"^PartitionName=(\S+)", slurm_conf, re.MULTILINE)
     assert name in partitions
-    assert (f'DSHPC_PARTITION: "{name}"' in compose) is (name != "debug")
+    assert (f'"DSHPC_PARTITION": "{name}"' in live) is (name != "debug")
     return str(name)
 
 

@@ -191,9 +191,10 @@ def test_compose_2_tries_it_as_well(standard: Cluster, v2_plugins: dict[str, str
         job = cluster.submit("--gres=gpu:1", script="sleep 900")
         wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "the job runs")
         began = cluster.started_at
-        refused = cluster.configure("--slurm-conf-extra", "Bogus=1", "--stop-jobs")
+        other = ("--shm-size", "2g", "--stop-jobs")  # which makes another container
+        refused = cluster.configure("--slurm-conf-extra", "Bogus=1", *other)
         assert (refused.code, "Bogus" in refused.report["error"]["brief"]) == (2, True)
         assert (cluster.started_at, cluster.job_state(job)[0]) == (began, "RUNNING")
-        cluster.configure("--slurm-conf-extra", "KillWait=31", "--stop-jobs").good()
+        cluster.configure("--slurm-conf-extra", "KillWait=31", *other).good()
         assert cluster.started_at != began
         assert "= 31 sec" in cluster.said("sh", "-c", "scontrol show config | grep KillWait")

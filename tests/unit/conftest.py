@@ -51,6 +51,12 @@ def _no_world() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which clusters whoever runs the tests has is nothing to them."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
+
+
+@pytest.fixture(autouse=True)
 def _dockers_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """A project's engine is known once for a process, which for these tests is one of many projects'."""
     monkeypatch.setattr(command_names, "_in_engines_words", command_names._in_engines_words)

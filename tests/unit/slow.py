@@ -179,6 +179,7 @@ class SlowMachine(FakeMachine):
             r"docker buildx build": self._build,
             r"docker compose .*config -q": Answer(),
             r"docker compose .*up -d": self._up,
+            r"docker exec \S+ dshpc-node homes kept": Answer(""),
             r"docker exec \S+ dshpc-node wait": Answer('{"ready": true, "notes": []}\n'),
             r"docker exec \S+ sinfo": Answer(NODE),
             r"docker exec \S+ srun": Answer("dshpc-gpu=0\n"),

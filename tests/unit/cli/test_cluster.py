@@ -14,7 +14,7 @@ from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.destroy import destroy
 from dshpc_setup.cluster.status import isolation, lines
-from dshpc_setup.cluster.stopping import STOPPED
+from dshpc_setup.cluster.stopping import STOPPED, MayStop
 from dshpc_setup.container import daemons
 from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError, Exit, Fix
@@ -244,7 +244,7 @@ def test_what_stops_jobs_names_them_and_asks(project: Project, act: Any) -> None
     assert "job 9 of root (bash), for 0:10: ends for good" in caught.value.details
     assert caught.value.resolution[-1].endswith(f": dshpc {act.__name__} --stop-jobs")
     assert not [line for word in (" down", "docker restart", " up ") for line in fake.lines(word)]
-    assert act(fake, project, asked, stop_jobs=True)
+    assert act(fake, project, asked, may=MayStop(True))
     assert "job 7 of root" in asked.notes[0]
     assert project.read_note(STOPPED)["command"] == f"dshpc {act.__name__}"
 
@@ -270,7 +270,7 @@ def test_a_queue_that_would_not_fit_is_asked_first(project: Project, act: Any) -
     conf.parent.mkdir(exist_ok=True)
     conf.write_text("MaxArraySize=10\n")
     with pytest.raises(DshpcError, match="has task 40"):
-        act(fake, project, Listener(), stop_jobs=True)
+        act(fake, project, Listener(), may=MayStop(True))
     assert not [line for word in ("docker restart", " up ") for line in fake.lines(word)]
     conf.write_text("MaxArraySize=50\n")
     assert act(fake, project, Listener()).ready

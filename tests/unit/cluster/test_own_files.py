@@ -20,7 +20,7 @@ __all__ = ["project"]
 # A value of each setting that is not its default
 OTHERS = {
     "prefix": "lab", "gpu": "none", "devices": "0", "unhealthy_gpus": "use", "simulate": "h100:2",
-    "engine": "builtin", "nodes": "2",
+    "engine": "builtin", "nodes": "2", "home": "host", "mounts": "/data,/scratch:ro",
     "slurm_ports": "20000,20001",
     "work": "data", "workspace_access": "group", "partition": "long", "partitions": "short=1:00:00,week",
     "gpu_sharing": "shard:4", "gres_type": "index", "isolation": "enforced",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.cluster.reconfigure import differing, lines, reconfigure
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.project.folder import Project
+from dshpc_setup.project.folder import LIVE, Project
 from tests.unit.cluster.conftest import GONE, INSPECT, cluster, container
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
@@ -102,12 +102,15 @@ def test_a_cluster_that_is_down(project: Project, status: str | None) -> None:
 
 
 def test_settings_that_have_not_reached_the_container(project: Project) -> None:
-    (project.folder / "dshpc.yaml").write_text("partition: gpu\nreserve_mib: 512\n")
-    fake = machine(project, env=("DSHPC_PREFIX=dshpc", "DSHPC_RESERVE_MIB=512"))
+    text = "gres_type: index\nclean_after: 1d\npartition: gpu\nreserve_mib: 512\n"
+    (project.folder / "dshpc.yaml").write_text(text)
+    fake = machine(project, env=("DSHPC_PREFIX=dshpc", "DSHPC_CLEAN_AFTER=1d"))
+    project.write_json(LIVE, {"DSHPC_RESERVE_MIB": "512"})
     done = reconfigure(fake, project, {}, Listener())
-    assert done.behind == ("partition",)
+    assert done.behind == ("gres_type", "partition")
     assert "configure-environment" in lines(done)[-1]
-    both = ("DSHPC_PARTITION=gpu", "DSHPC_RESERVE_MIB=512")
+    both = ("DSHPC_GRES_TYPE=index", "DSHPC_CLEAN_AFTER=1d")
+    project.write_json(LIVE, {"DSHPC_PARTITION": "gpu", "DSHPC_RESERVE_MIB": "512"})
     assert reconfigure(machine(project, env=both), project, {}, Listener()).behind == ()
 
 
@@ -116,8 +119,9 @@ def test_settings_that_have_not_reached_the_container(project: Project) -> None:
     [
         ([], {}, ()),
         (None, {}, ()),
-        (["DSHPC_PARTITIONS=a, b"], {"DSHPC_PARTITIONS": "a,b"}, ()),
-        (["DSHPC_PARTITIONS=a,b"], {"DSHPC_PARTITIONS": "a"}, ("partitions",)),
+        (["DSHPC_SLURM_PORTS=7000, 7001"], {"DSHPC_SLURM_PORTS": "7000,7001"}, ()),
+        (["DSHPC_SLURM_PORTS=7000,7001"], {"DSHPC_SLURM_PORTS": "7000,7002"}, ("slurm_ports",)),
+        (["DSHPC_PARTITIONS=a,b"], {}, ()),  # read anew from a file
         (["DSHPC_GPU=auto"], {}, ()),
         ([], {"DSHPC_GPU": "none"}, ("gpu",)),
         (["DSHPC_GPU=voodoo"], {}, ("gpu",)),

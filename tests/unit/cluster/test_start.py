@@ -12,11 +12,12 @@ from dshpc_setup.apply.apply import Change, Wanted
 from dshpc_setup.cluster import compose_file, operations, start
 from dshpc_setup.cluster.compose_file import USED
 from dshpc_setup.cluster.owner import refuse_others
-from dshpc_setup.cluster.start import Agreed, MayStop
+from dshpc_setup.cluster.start import Agreed
+from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
-from dshpc_setup.project.folder import Project
+from dshpc_setup.project.folder import LIVE, Project
 from dshpc_setup.settings import load
 from dshpc_setup.slurm.paths import HOMES
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, container
@@ -256,6 +257,36 @@ def test_what_a_reconfigure_can_do_needs_no_start(project: Project) -> None:
     agreed = agree(fake, project, OWN, answer=False)
     assert agreed.live
     assert go(fake, project, agreed) is False
+    assert changing(fake) == []
+
+
+def with_settings(fake: FakeMachine, project: Project, **flags: str) -> Agreed:
+    settings = load(flags={"prefix": "p", **flags})
+    return start.agreed(
+        fake, project, settings, COMPOSE, "sha256:1", SAME, MayStop(), Listener(answer=False)
+    )
+
+
+def test_settings_that_are_read_anew_need_no_start(project: Project) -> None:
+    """They are tried with their new texts; also where they were written, and nobody has read them."""
+    wanted = load(flags={"prefix": "p", "partitions": "short"})
+    tried = 'docker exec p-slurm env DSHPC_LIVE={"DSHPC_PARTITIONS": "short"} dshpc-node check'
+    fake = machine(project, jobs=job(7))
+    fake.commands |= {tried: Answer('{"refused": null}')}
+    agreed = with_settings(fake, project, partitions="short")
+    assert (agreed.live, agreed.why) == (True, "settings are not in force: partitions")
+
+    project.write_json(LIVE, wanted.live_env())  # a run was ended here
+    fake.commands |= {"docker exec p-slurm dshpc-node check": Answer('{"refused": null}')}
+    assert with_settings(fake, project, partitions="short").live
+
+    read = cluster(project, config_sha256=wanted.live_digests())
+    fake.commands |= {key: read.commands[key] for key in read.commands if "status" in key}
+    assert with_settings(fake, project, partitions="short").why is None
+    refused = Answer(json.dumps({"refused": {"brief": "No.", "details": "", "resolution": []}}), 2)
+    fake.commands["docker exec p-slurm env"] = refused
+    with pytest.raises(DshpcError, match="No"):
+        with_settings(fake, project, partitions="long")
     assert changing(fake) == []
 
 

@@ -179,7 +179,7 @@ def test_a_user_outlives_the_container(paths: Paths, tmp_path: Path) -> None:
     assert (home.stat().st_uid, home.stat().st_mode & 0o777) == (ada.uid, 0o700)
     assert (tmp_path / "home/ada").readlink() == Path(HOMES, "ada")
     marker = tmp_path / f"run/dshpc/users/{ada.uid}"
-    assert marker.read_text() == f"{ada.gid}:ada:{HOMES}/ada:ada\n"
+    assert marker.read_text() == f"{ada.gid}:ada:{HOMES}/ada:ada\n\n"
 
 
 def test_a_user_added_later_may_use_the_gpus_too(paths: Paths, tmp_path: Path) -> None:

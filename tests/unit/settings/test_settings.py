@@ -320,7 +320,7 @@ def test_further_lines_are_a_text_or_a_list() -> None:
     block = load(yaml_text="slurm_conf_extra: |\n  KillWait=10\n  WaitTime=3\n")
     items = load(yaml_text="slurm_conf_extra:\n  - KillWait=10\n  - WaitTime=3\n")
     assert block.slurm_conf_extra == items.slurm_conf_extra == expected
-    assert block.container_env() == {"DSHPC_SLURM_CONF_EXTRA": f"{expected}\n"}
+    assert block.live_env() == {"DSHPC_SLURM_CONF_EXTRA": f"{expected}\n"}
 
 
 @pytest.mark.parametrize(
