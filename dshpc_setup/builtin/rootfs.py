@@ -72,9 +72,10 @@ def ensure(
 ) -> Rootfs:
     """The archive's root filesystem, unpacked if it is not there yet, for containers with these ids.
 
-    The archive is a tar, a tar.gz or, where there is the program zstd, a tar.zst. `expected`: the digest
-    that it must have. Raises DshpcError, and leaves nothing half done: what a killed run has left is
-    removed by the next one. Two at a time unpack it once. Waits no longer than `deadline_s`.
+    The archive is a tar, a tar.gz, a tar.xz or, where there is the program zstd, a tar.zst.
+    `expected`: the digest that it must have. Raises DshpcError, and leaves nothing half done: what a
+    killed run has left is removed by the next one. Two at a time unpack it once. Waits no longer than
+    `deadline_s`.
     """
     digest = digest_of(archive)
     if expected is not None and digest != expected:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.hardware import carry
 from tests.integration.cluster import ROOT, Outcome, Standards, run, wait_until
 from tests.integration.engines import DOCKER
 from tests.integration.test_builtin import own_user
@@ -138,9 +139,11 @@ def installed(docker_engine: str, standards: Standards) -> Iterator[Path]:
                     target = top / "site" / file
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), target)
-        saved = standards(DOCKER).dshpc("image", "save", str(top / "image.tar.gz"))
+        saved = standards(DOCKER).dshpc("image", "save", str(top / "image.tar.xz"))
         assert saved.code == 0, saved
         assert "is saved in" in saved.stdout
+        # With 10 MiB of Python packages: what tests/hardware/carry.py may put into its folder
+        assert (top / "image.tar.xz").stat().st_size < (carry.MOST_MIB - 12) << 20
         (top / "bin").mkdir()  # what a machine has that has little: the programs of two packages
         for name in ("newuidmap", "newgidmap", "git", "env", "ssh-keygen"):
             if (found_at := shutil.which(name)) is not None:
@@ -158,7 +161,7 @@ def user(request: pytest.FixtureRequest, installed: Path) -> Iterator[User]:
         one = User(request.param, uid, gid, installed, home, f"dshpc-test-{request.param}")
         try:
             report = one.configure(
-                "--engine", "builtin", "--image-file", str(installed / "image.tar.gz"),
+                "--engine", "builtin", "--image-file", str(installed / "image.tar.xz"),
                 "--simulate", "h100:2",
             )  # fmt: skip
             assert report["cluster"]["nodes"] == [
