@@ -201,6 +201,7 @@ def usable(text: bytes | None) -> dict[str, Any]:
         "work": _is_path,
         "volumes_of": _is_path,
         "engine": _is_engine,
+        "cache": _is_path,
     }
     return {name: value[name] for name, right in known.items() if right(value.get(name))}
 
