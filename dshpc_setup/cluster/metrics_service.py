@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import dshpc_setup
-from dshpc_setup.builtin import processes, rights, units
+from dshpc_setup.builtin import processes
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -110,6 +110,8 @@ def _start(machine: Machine, project: Project, wanted: str) -> None:
     (folder / LOG).write_bytes(b"")
     top = str(Path(dshpc_setup.__file__).parents[1])
     program = [sys.executable, "-I", "-c", _PROGRAM, top, str(project.folder)]
+    from dshpc_setup.builtin import rights, units  # most runs start none
+
     user = rights.current_user()
     process = units.start(machine, folder, program, user, about="dsHPC setup: metrics")
     if process is None:
