@@ -98,6 +98,7 @@ def ensure(
             elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left)
         try:
+            trees.need_owners(machine, ids, place)
             most = most_bytes(archive.stat().st_size)
             with _as_tar(machine, archive, place / f".{ids.way}.tar", most, deadline_s) as tar:
                 wanted = Rootfs(digest, ids, "", Unpacked(0, 0, 0, None))
@@ -171,6 +172,7 @@ def _filled(machine: Machine, place: Path, ids: Ids, fill: Callable[[Path], None
     try:
         for left in (new, final):
             trees.remove(machine, ids, left)
+        trees.need_owners(machine, ids, place)
         fill(new)
         files, size = trees.counted(machine, ids, new)
         made = Rootfs(place.name, ids, str(final), Unpacked(files, size, 0, machine.system[2]))
