@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -239,6 +240,34 @@ def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
     assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
     user.dshpc("down", "--stop-jobs")
     assert user.processes() == []
+    user.dshpc("up")
+    assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
+
+
+def test_it_is_found_with_another_cache_folder(user: User) -> None:
+    other = user.home / "other-cache"
+    done = user.run("dshpc", "srun", "echo", "there", XDG_CACHE_HOME=str(other))
+    assert (done.code, done.stdout) == (0, "there\n"), done
+    state = user.run("dshpc", "status", "--json", XDG_CACHE_HOME=str(other))
+    assert json.loads(state.stdout)["state"] == "running"
+    assert not other.exists()
+
+
+def test_what_a_boot_that_is_over_has_left_is_no_cluster_that_runs(user: User) -> None:
+    """All processes end at once, and their pids are others' afterwards; files and sockets stay."""
+    run_folder = user.folder / ".dshpc/engine/containers" / f"{user.prefix}-slurm"
+    written = run_folder / "run.json"
+    record = json.loads(written.read_text())
+    os.kill(record["supervisor"]["pid"], signal.SIGKILL)
+    wait_until(lambda: user.processes() == [], "all of it has ended")
+    begun = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    for who in ("supervisor", "init"):
+        record[who] = {"pid": 1, "ticks": int(begun), "boot": "of another start"}
+    written.write_text(json.dumps(record))
+    done = user.run("dshpc", "status")
+    assert (done.code, "is not running" in done.stdout) == (2, True), done
+    done = user.run("dshpc", "srun", "true")
+    assert (done.code, "dshpc up" in done.stderr) == (2, True), done
     user.dshpc("up")
     assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
 
