@@ -138,10 +138,11 @@ install_packages() {
     cuda=$(cuda_packages)
     accounting=$(accounting_packages)
     [ -z "${RENEWED:-}" ] || apt_get upgrade -y # the base image may have been here for long
+    # sshd's and Slurm's packages want systemd, or the one program of it that makes users: 17 MB less
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
-        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps openssh-server rsync tcc $gpu $cuda \
-        $accounting
+        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps openssh-server rsync \
+        systemd-standalone-sysusers tcc $gpu $cuda $accounting
     make_plugins
     finish_packages
 }

@@ -26,6 +26,8 @@ _LISTS = {
 
 
 BUILTIN: Final = "builtin"
+CACHE: Final = "--cache"
+"""The first word of the built-in engine's client where another one says which folder."""
 """The engine of our own, as a setting, runtime.json and the facts name it."""
 PODMAN: Final = "podman"
 """Podman by its own command, in the same places. By Docker's client it is an engine like Docker."""
@@ -165,9 +167,10 @@ DOCKER = Client("docker")
 """The client that is found in PATH: no file of a project names a program."""
 
 
-def builtin() -> Client:
-    """The built-in engine's, by the interpreter that we are."""
-    return Client(sys.executable, _BUILTIN_CLIENT)
+def builtin(cache: str | None = None) -> Client:
+    """The built-in engine's, by the interpreter that we are. `cache`: the folder in which it keeps what it
+    knows, where that is not to be asked of the environment."""
+    return Client(sys.executable, _BUILTIN_CLIENT, *([CACHE, cache] if cache else []))
 
 
 def of(runtime: Mapping[str, Any]) -> Client:
@@ -175,7 +178,7 @@ def of(runtime: Mapping[str, Any]) -> Client:
     engine = runtime.get("engine")
     if engine == PODMAN:
         return Client(PODMAN)
-    return builtin() if engine == BUILTIN else DOCKER
+    return builtin(runtime.get("cache")) if engine == BUILTIN else DOCKER
 
 
 def in_podmans_words(text: str) -> str:

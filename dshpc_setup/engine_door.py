@@ -13,7 +13,7 @@ from dshpc_setup.machine import Machine
 
 def of(machine: Machine, runtime: Mapping[str, Any]) -> Machine:
     """The machine, as a project's commands see it, by what its runtime.json says."""
-    return through(machine, str(runtime.get("engine")))
+    return through(machine, str(runtime.get("engine")), runtime.get("cache"))
 
 
 def _need_no_sudo(machine: Machine) -> None:
@@ -27,15 +27,15 @@ def _need_no_sudo(machine: Machine) -> None:
         )
 
 
-def through(machine: Machine, engine: str) -> Machine:
-    """The machine, as seen through an engine by its name."""
+def through(machine: Machine, engine: str, cache: str | None = None) -> Machine:
+    """The machine, as seen through an engine by its name; `cache`: its place, as the project knows it."""
     if engine == BUILTIN:
         from dshpc_setup.builtin_client import door as builtin
         from dshpc_setup.terminal.command_names import advise_builtin
 
         advise_builtin()
         _need_no_sudo(machine)
-        return builtin.through(machine)
+        return builtin.through(machine, cache)
     if engine == PODMAN:
         from dshpc_setup.podman_client import door as podman
         from dshpc_setup.terminal.command_names import advise_podman

@@ -293,13 +293,39 @@ def remove_parts(venv: Path) -> None:
 
 
 def install_locked(lock_file: Path, venv: Path, lock: int) -> None:
-    """Install exactly what the lock file names, every download checked against its hash."""
-    if not (venv / "bin" / "uv").exists():
+    """Install exactly what the lock file names, every download checked against its hash.
+
+    uv comes first. A folder of wheels (PIP_NO_INDEX) may lack it: it is two thirds of them, and only
+    what makes this faster and `dshpc env` want it.
+    """
+    checked = ["install", "--require-hashes", "--requirement"]
+    if not has_uv(venv):
+        text = lock_file.read_text()
+        own = locked_lines(text, "uv")
         with tempfile.TemporaryDirectory(prefix="dshpc-") as folder:
-            alone = Path(folder) / "uv.lock"
-            alone.write_text(locked_lines(lock_file.read_text(), "uv"))
-            pip(["install", "--require-hashes", "--requirement", str(alone)], venv, lock)
-    install(["--require-hashes", "--requirement", str(lock_file)], venv, lock)
+            part = Path(folder) / "part.lock"
+            try:
+                part.write_text(own)
+                pip([*checked, str(part)], venv, lock)
+            except SetupError:
+                if not offline():
+                    raise
+                say("  without uv, which is not among the packages here ...")
+                part.write_text(text.replace(own, ""))
+                pip([*checked, str(part)], venv, lock)
+                return
+    install([*checked[1:], str(lock_file)], venv, lock)
+
+
+def has_uv(venv: Path) -> bool:
+    return (venv / "bin" / "uv").exists()
+
+
+def offline() -> bool:
+    """Whether no index is to be asked (PIP_NO_INDEX, or pip's configuration)."""
+    from dshpc_setup.environment import pip_settings
+
+    return pip_settings.is_on(pip_options().get("no-index"))
 
 
 def locked_lines(lock_text: str, name: str) -> str:
@@ -323,6 +349,9 @@ def install_checkout(root: Path, venv: Path, lock: int) -> None:
 
 def install(arguments: Sequence[str], venv: Path, lock: int) -> None:
     """Install with uv, which takes a second, or else with pip, which takes half a minute."""
+    if offline() and not has_uv(venv):
+        pip(["install", *arguments], venv, lock)
+        return
     try:
         uv(arguments, venv, lock)
     except SetupError as error:

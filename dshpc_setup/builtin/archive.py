@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import lzma
 import os
 import stat
 import tarfile
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from dshpc_setup.builtin.unxz import MAGIC, Unxz
 from dshpc_setup.machine.elf import architecture_of
 
 Fault = Literal[
@@ -73,7 +75,7 @@ def most_bytes(packed: int) -> int:
 def unpack(
     archive: Path, folder: Path, *, owners: bool, machine: str, most: int | None = None
 ) -> Unpacked:
-    """The archive (tar, or tar.gz) into an empty folder; ArchiveError, what was written stays then.
+    """The archive (tar, tar.gz or tar.xz) into an empty folder; ArchiveError, what was written stays then.
 
     `owners`: members get the ids that the archive tells; else all belong to the caller, who can read and
     write each. `machine`: the processor as `uname -m` has it, for which a program of the archive must be.
@@ -110,10 +112,10 @@ def _unpacked(source: IO[bytes], tree: _Tree, name: str) -> Unpacked:
                 tree.add(tar, member)
             if tail.last != _END:
                 raise ArchiveError("truncated", name)
-            while source.read(_BLOCK):  # gzip compares its check sum at the end alone
+            while source.read(_BLOCK):  # the check sum is compared at the end alone
                 pass
             tree.finish()
-        except (EOFError, zlib.error) as error:
+        except (EOFError, zlib.error, lzma.LZMAError) as error:
             raise ArchiveError("truncated", str(error)) from None
         except gzip.BadGzipFile as error:
             raise ArchiveError("truncated", str(error)) from None
@@ -138,9 +140,12 @@ def _fault_of(tail: _Tail | None) -> Fault:
 @contextlib.contextmanager
 def _opened(archive: Path) -> Iterator[IO[bytes]]:
     with open(archive, "rb") as raw:
-        head = raw.read(2)
+        head = raw.read(len(MAGIC))
         raw.seek(0)
-        if head != b"\x1f\x8b":
+        if head == MAGIC:
+            yield Unxz(raw)  # type: ignore[misc]
+            return
+        if head[:2] != b"\x1f\x8b":
             yield raw
             return
         with gzip.GzipFile(fileobj=raw) as unzipped:

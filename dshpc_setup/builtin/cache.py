@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PLACE = "DSHPC_ENGINE_CACHE"
+"""The variable by which a project's cluster is found with another cache folder than its caller's: ours."""
+
+
 def folder(env: Mapping[str, str]) -> Path:
     """`dshpc` in XDG_CACHE_HOME where that is a whole path, or else in ~/.cache."""
     from pathlib import Path
@@ -19,6 +23,8 @@ def folder(env: Mapping[str, str]) -> Path:
 
 def place(env: Mapping[str, str]) -> str:
     """The same as a text."""
+    if env.get(PLACE):
+        return env[PLACE]
     told = env.get("XDG_CACHE_HOME", "")
     base = told if told.startswith("/") else f"{env.get('HOME') or _home()}/.cache"
     return f"{base}/dshpc"

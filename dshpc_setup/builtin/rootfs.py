@@ -72,9 +72,10 @@ def ensure(
 ) -> Rootfs:
     """The archive's root filesystem, unpacked if it is not there yet, for containers with these ids.
 
-    The archive is a tar, a tar.gz or, where there is the program zstd, a tar.zst. `expected`: the digest
-    that it must have. Raises DshpcError, and leaves nothing half done: what a killed run has left is
-    removed by the next one. Two at a time unpack it once. Waits no longer than `deadline_s`.
+    The archive is a tar, a tar.gz, a tar.xz or, where there is the program zstd, a tar.zst.
+    `expected`: the digest that it must have. Raises DshpcError, and leaves nothing half done: what a
+    killed run has left is removed by the next one. Two at a time unpack it once. Waits no longer than
+    `deadline_s`.
     """
     digest = digest_of(archive)
     if expected is not None and digest != expected:
@@ -97,6 +98,7 @@ def ensure(
             elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left)
         try:
+            trees.need_owners(machine, ids, place)
             most = most_bytes(archive.stat().st_size)
             with _as_tar(machine, archive, place / f".{ids.way}.tar", most, deadline_s) as tar:
                 wanted = Rootfs(digest, ids, "", Unpacked(0, 0, 0, None))
@@ -170,6 +172,7 @@ def _filled(machine: Machine, place: Path, ids: Ids, fill: Callable[[Path], None
     try:
         for left in (new, final):
             trees.remove(machine, ids, left)
+        trees.need_owners(machine, ids, place)
         fill(new)
         files, size = trees.counted(machine, ids, new)
         made = Rootfs(place.name, ids, str(final), Unpacked(files, size, 0, machine.system[2]))

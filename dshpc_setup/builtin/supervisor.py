@@ -34,6 +34,7 @@ from dshpc_setup.builtin import (
     processes,
     refused_calls,
 )
+from dshpc_setup.builtin.log import Log
 from dshpc_setup.builtin.wanted import (
     Failure,
     Record,
@@ -49,7 +50,6 @@ from dshpc_setup.files import locks
 from dshpc_setup.machine.local import LocalMachine
 
 LOCK = "supervisor.lock"
-LOG = "container.log"
 STOPPED = "stopped"
 """A file in the run folder: nobody wants it to run, whoever starts this program again."""
 BUSY = 3
@@ -109,7 +109,7 @@ class _Supervisor:
         )
         self._told = b""  # of the report, what is no whole line yet
         self._ordered = False  # to end
-        self._log = _Log(run / LOG, wanted.log_bytes)
+        self._log = Log(run, wanted.log_bytes)
 
     def live(self, soon: int) -> int | None:
         """Until the container has ended and is not to be started again: None; else the next SOON."""
@@ -234,28 +234,6 @@ class _Supervisor:
 def _code_of(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
-
-
-class _Log:
-    """What the container says, in a file of at most so many bytes, and the one before it."""
-
-    def __init__(self, path: Path, most: int) -> None:
-        self._path, self._most = path, most
-        self._open()
-
-    def _open(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._handle = os.open(self._path, flags, 0o600)
-        self._size = os.fstat(self._handle).st_size
-
-    def add(self, block: bytes) -> None:
-        """A full disk takes the log, and not the container."""
-        with contextlib.suppress(OSError):
-            if self._size and self._size + len(block) > self._most:
-                os.close(self._handle)
-                os.replace(self._path, f"{self._path}.1")
-                self._open()
-            self._size += os.write(self._handle, block)
 
 
 def _middle(wanted: Wanted, above: int, saying: int, reporting: int) -> NoReturn:

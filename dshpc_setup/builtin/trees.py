@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shlex
@@ -13,6 +14,9 @@ from pathlib import Path
 from dshpc_setup.builtin.ids import LEAST_IDS, Ids, become_root
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine, Say
+
+# EACCES: a server that takes root for nobody does not let it write in its user's folder, either
+_NO_OWNERS = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 
 def remove(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) -> None:
@@ -50,6 +54,39 @@ def _range_lost(machine: Machine, ids: Ids) -> str | None:
         f"Have them given back: sudo usermod --add-subuids {uids} --add-subgids {gids} "
         f"{rights.current_user()}"
     )
+
+
+def need_owners(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 20.0) -> None:
+    """Raises DshpcError where the file system of that folder gives files no owners of the container's.
+
+    A server of NFS does not: it makes root nobody (root_squash), and knows nothing of ids that are root's
+    in a namespace alone.
+    """
+    if ids.way == "single":
+        return
+
+    def question(say: Say) -> None:
+        become_root(machine, ids)
+        tried = folder / f".{os.getpid()}.owner"
+        try:
+            os.close(os.open(tried, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+            os.chown(tried, 1, 1)
+            say("")
+        except OSError as error:
+            say(os.strerror(error.errno or 0) if error.errno in _NO_OWNERS else "")
+        finally:
+            tried.unlink(missing_ok=True)
+
+    told = machine.apart({"owners": question}, deadline_s=deadline_s)["owners"].items
+    if any(told):
+        raise DshpcError(
+            f"The file system of {folder} does not let files belong to the users of a container.",
+            f"It said: {told[0]}. NFS does so, and others that keep no owners.",
+            (
+                "Choose a folder on a disk of this machine: export XDG_CACHE_HOME=DIR",
+                "For the project: configure-environment --dir DIR",
+            ),
+        )
 
 
 def counted(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dshpc_setup import engine_client
-from dshpc_setup.builtin import enter, launch, processes, rights, rootfs, trees
+from dshpc_setup.builtin import enter, launch, log, processes, rights, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.wanted import ALIVE, Mount, Wanted
 from dshpc_setup.builtin_client import executing, volumes
@@ -182,7 +182,7 @@ def _to_end(machine: Machine, store: Store, container: Container) -> int:
     while status.state in ALIVE:
         time.sleep(_LOOK_S)
         status = launch.find(container.run)
-    sys.stdout.buffer.write(b"".join(log_of(container)))
+    sys.stdout.buffer.write(log.read(container.run)[0])
     sys.stdout.flush()
     return 137 if status.code is None else status.code
 
@@ -206,30 +206,18 @@ def _as_user(machine: Machine, store: Store, container: Container, user: str) ->
     return done.code
 
 
-def log_of(container: Container) -> tuple[bytes, bytes]:
-    """All that is kept of what it has written: the file that was full, and the one that is written to."""
-    return _read(container.run / "container.log.1"), _read(container.run / "container.log")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
-
-
 def follow(container: Container, to: BinaryIO, at: int) -> None:
     """What it writes from that byte of its log on, until it ends."""
-    file = container.run / "container.log"
+    file = container.run / log.NAME
     while True:
         runs = launch.find(container.run).state in ALIVE
         size = file.stat().st_size if file.exists() else 0
         if size < at:
             at = 0  # another file has taken its place
         if size > at:
-            with open(file, "rb") as log:
-                log.seek(at)
-                to.write(log.read(size - at))
+            with open(file, "rb") as source:
+                source.seek(at)
+                to.write(source.read(size - at))
                 to.flush()
             at = size
         elif not runs:

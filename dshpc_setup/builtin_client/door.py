@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dshpc_setup import __version__, engine_client
+from dshpc_setup.builtin import cache
 from dshpc_setup.machine import CommandResult, Machine, Reply
 from dshpc_setup.machine.changed import Changed
 
@@ -25,9 +26,11 @@ _KNOWN: dict[tuple[str, ...], _Answer] = {
 """Of Docker's plugins."""
 
 
-def through(machine: Machine) -> Machine:
-    """The machine, on which `docker` is the built-in engine's client."""
-    return cast("Machine", _Door(machine))
+def through(machine: Machine, place: str | None = None) -> Machine:
+    """The machine, on which `docker` is the built-in engine's client. `place`: of its cache, where that is
+    there and not the one of this environment."""
+    there = place if place != cache.place(machine.env) and os.path.isdir(place or "") else None
+    return cast("Machine", _Door(machine, there))
 
 
 def _known(env: Mapping[str, str], words: list[str]) -> _Answer | None:
@@ -55,15 +58,16 @@ def _result(
 
 
 class _Door(Changed):
-    def __init__(self, machine: Machine) -> None:
-        client = list(engine_client.builtin().program)
+    def __init__(self, machine: Machine, place: str | None) -> None:
+        client = list(engine_client.builtin(place).program)
+        self.env = {**machine.env, cache.PLACE: place} if place else machine.env
 
         def run(argv: Sequence[str], **more: Any) -> CommandResult:
             words = list(argv)
             at = engine_client.program_at(words)
             if words[at : at + 1] != [_DOCKER]:
                 return machine.run(words, **more)
-            known = _known(self._machine.env, words[at + 1 :])
+            known = _known(self.env, words[at + 1 :])
             if known is not None:
                 return _result(argv, known, more.get("on_line"))
             words[at : at + 1] = client

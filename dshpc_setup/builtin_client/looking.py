@@ -6,10 +6,13 @@ A machine whose engine this is takes the answer from here: another process would
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from dshpc_setup import __version__
+from dshpc_setup.builtin import log as written
 from dshpc_setup.builtin_client import containers, describe, failing
 from dshpc_setup.builtin_client.store import Kind, Store
 from dshpc_setup.builtin_client.words import Options
@@ -33,8 +36,23 @@ def answer(store: Store, words: Sequence[str]) -> str | None:
 
 def log(store: Store, argv: list[str]) -> str:
     options = Options(argv, OF_LOGS)
-    whole = b"".join(containers.log_of(containers.need(store, options.words[0])))
-    return last_of(whole, options).decode(errors="replace")
+    return last_of(kept(store, options)[0], options).decode(errors="replace")
+
+
+def kept(store: Store, options: Options) -> tuple[bytes, int]:
+    """What a container's log has, since when is asked for, and the size of its file."""
+    since = options.value("--since")
+    container = containers.need(store, options.words[0])
+    return written.read(container.run, None if since is None else _moment(since))
+
+
+def _moment(text: str) -> float:
+    """RFC 3339, as Docker takes it; Python 3.10 reads neither "Z" nor nanoseconds."""
+    try:
+        plain = re.sub(r"(\.\d{6})\d+", r"\1", text.replace("Z", "+00:00"))
+        return datetime.fromisoformat(plain).timestamp()
+    except (ValueError, OverflowError):
+        raise failing.usage(f"invalid value for --since: {text!r}") from None
 
 
 def last_of(whole: bytes, options: Options) -> bytes:

@@ -58,11 +58,11 @@ def _logs(_: Machine, store: Store, argv: list[str]) -> int:
     """The bytes as they were written."""
     options = Options(argv, looking.OF_LOGS)
     container = containers.need(store, options.words[0])
-    before, now = containers.log_of(container)
-    sys.stdout.buffer.write(looking.last_of(before + now, options))
+    whole, at = looking.kept(store, options)
+    sys.stdout.buffer.write(looking.last_of(whole, options))
     sys.stdout.buffer.flush()
     if options.has("--follow"):
-        containers.follow(container, sys.stdout.buffer, len(now))
+        containers.follow(container, sys.stdout.buffer, at)
     return 0
 
 

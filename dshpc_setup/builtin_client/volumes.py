@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dshpc_setup.builtin import trees
 from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.builtin_client.failing import refused
 from dshpc_setup.builtin_client.store import Store, Volume
@@ -30,7 +31,10 @@ def ensure(
         moved = replace(found, path=str(path), labels=labels)
         store.put("volume", name, moved)
         return moved
+    first = not path.parent.is_dir()
     atomic.make_folder(path.parent, mode=0o700)
+    if first:
+        trees.need_owners(machine, ids, path.parent)
     _make(machine, ids, path)
     made = Volume(name, str(path), ids, labels)
     store.put("volume", name, made)

@@ -39,12 +39,17 @@ def image() -> None:
 @image_app.command(
     "save",
     epilog=examples(
-        "dshpc image save cluster.tar.gz",
-        "configure-environment --engine builtin --image-file cluster.tar.gz",
+        "dshpc image save cluster.tar.xz",
+        "configure-environment --engine builtin --image-file cluster.tar.xz",
     ),
 )
 def image_save(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file: NAME.tar.gz.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A new file: NAME.tar.xz; .tar.gz and .tar are larger."
+        ),
+    ],
     *,
     dir: Dir = None,  # noqa: A002
     yes: Yes = False,

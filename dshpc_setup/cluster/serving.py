@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dshpc_setup
-from dshpc_setup.builtin import processes, rights, units
+from dshpc_setup.builtin import processes
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -156,6 +156,8 @@ def _start(machine: Machine, project: Project, service: Service, wanted: str) ->
     ]
     python = [sys.executable, "-I", "-c", _PROGRAM, top, str(project.folder), service.name]
     program = [*(["env", *who] if who else []), *python]
+    from dshpc_setup.builtin import rights, units  # most runs start none
+
     user = rights.current_user()
     process = units.start(machine, folder, program, user, about=f"dsHPC setup: {service.name}")
     if process is None:

@@ -104,8 +104,10 @@ def may_end(
 ) -> None:
     """Let the jobs on nodes that go, or are made anew, be ended; raises DshpcError where nobody agrees."""
     nodes = {node for node, each in changes.ending.items() if each.running}
+    if not nodes:
+        return
     controller = containers.inspect(machine, settings.container)
-    if not nodes or controller is None or not controller.running:
+    if controller is None or not controller.running:
         return
     what = "removed" if not changes.renewed else "made anew"
     stopping.may_stop(

@@ -99,6 +99,20 @@ def find_base(machine: Machine, facts: HostFacts, settings: Settings) -> BaseIma
     return None
 
 
+def find_image(machine: Machine, tag: str) -> BaseImage:
+    """The whole image of that name, where an engine has no base image:
+    it is also what passthrough is tried with; DshpcError.
+    """
+    found = inspect(machine, tag)
+    if found is None:
+        raise DshpcError(
+            f"There is no image {tag} yet.",
+            "",
+            ("Make it: run this again without --no-build.",),
+        )
+    return BaseImage(tag, found.id, "local", found.environment)
+
+
 def _arch(facts: HostFacts) -> str:
     """Of the engine, which may be another machine than this one."""
     return debian_arch(facts.engine.arch or facts.platform.arch or "")

@@ -54,6 +54,7 @@ _COPIED_S = 300.0
 _PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurmrestd", "slurm-wlm-jwt-plugin"),
     *("s6", "python3", "procps", "openssh-server", "rsync", "tcc"),
+    "systemd-standalone-sysusers",
 )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
-import shutil
 import tarfile
 import tempfile
 from dataclasses import dataclass
@@ -18,15 +16,15 @@ from dshpc_setup.builtin import image_file
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine.containers import engine_error, inspect
 from dshpc_setup.engine_client import BUILTIN, DOCKER
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import atomic
+from dshpc_setup.image import compressing
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.reporter import Reporter
 
 SCHEMA = "dshpc.image-save/1"
 _SAVE_S = 900.0
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,18 @@ class Saved:
 
 
 def save(machine: Machine, project: Project, file: Path, reporter: Reporter) -> Saved:
-    """The image that the cluster's container was made from, packed with gzip, in one step.
+    """The image that the cluster's container was made from, packed as the file's name says, in one step.
 
     Raises DshpcError where there is no container, and where the file is there already or cannot be written.
     """
+    suffix = compressing.suffix_of(file.name)
+    if suffix is None:
+        names = ", ".join(f"NAME{each}" for each in compressing.SUFFIXES)
+        raise usage_error(
+            f"{file.name!r} does not say how the image is to be packed.",
+            "",
+            f"Name the file as one of these: {names}",
+        )
     if os.path.lexists(file):
         raise DshpcError(f"{file} is there already.", "", ("Name another file.",))
     name = str(project.runtime().get("container"))
@@ -66,8 +72,7 @@ def save(machine: Machine, project: Project, file: Path, reporter: Reporter) -> 
             tar = Path(made) / "root.tar"
             _export(machine, project, container.image, tar)
             packed = Path(made) / "packed"
-            with open(tar, "rb") as plain, gzip.open(packed, "wb", 6) as to:
-                shutil.copyfileobj(plain, to, _BLOCK)
+            compressing.compress(tar, packed, suffix, machine.system[2])
             os.rename(packed, file)
     except OSError as error:
         raise atomic.write_error(error, file) from None

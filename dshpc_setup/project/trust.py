@@ -203,6 +203,7 @@ def usable(text: bytes | None) -> dict[str, Any]:
         "engine": _is_engine,
         "homes": _are_paths,
         "mounts": _are_paths,
+        "cache": _is_path,
     }
     return {name: value[name] for name, right in known.items() if right(value.get(name))}
 

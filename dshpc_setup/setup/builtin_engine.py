@@ -10,9 +10,7 @@ from dshpc_setup.builtin import launch, ports
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin_client import containers, images
 from dshpc_setup.builtin_client.store import Store
-from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
@@ -71,15 +69,3 @@ def load_image(machine: Machine, tag: str, file: Path, reporter: Reporter) -> No
             ("Wait for it, then run this again.",),
             Exit.INCOMPLETE,
         ) from None
-
-
-def find_image(machine: Machine, tag: str) -> BaseImage:
-    """The image under that name, which is also what passthrough is tried with; DshpcError."""
-    found = inspect(machine, tag)
-    if found is None:
-        raise DshpcError(
-            f"There is no image {tag} yet.",
-            "",
-            ("Make it: run this again without --no-build.",),
-        )
-    return BaseImage(tag, found.id, "local", found.environment)

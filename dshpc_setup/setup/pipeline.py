@@ -30,7 +30,7 @@ from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image import replaced
-from dshpc_setup.image.base import BaseImage, ensure_base, find_base
+from dshpc_setup.image.base import BaseImage, ensure_base, find_base, find_image
 from dshpc_setup.image.build import build
 from dshpc_setup.image.recipe import Recipe, make_recipe
 from dshpc_setup.machine import Machine
@@ -43,14 +43,7 @@ from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
 from dshpc_setup.settings import Settings, together
-from dshpc_setup.setup import (
-    builtin_engine,
-    engine_choice,
-    kept_homes,
-    shared_folders,
-    work_place,
-    written,
-)
+from dshpc_setup.setup import engine_choice, kept_homes, shared_folders, work_place, written
 from dshpc_setup.setup.describe import (
     describe_changes,
     describe_facts,
@@ -245,11 +238,15 @@ class Configure:
         if chosen.note is not None:
             self.steps.note(chosen.note)
         self._engine = chosen.kind
-        self._given = engine_door.through(self._given, chosen.kind)
+        self._given = engine_door.through(
+            self._given, chosen.kind, self.project.runtime().get("cache")
+        )
         self.machine = patient(self._given)
         kept = self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN
         if chosen.kind != "builtin" or kept:
             return settings
+        from dshpc_setup.setup import builtin_engine  # a fifth of what this program imports
+
         self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project, settings)
         return self._settings()
 
@@ -291,7 +288,7 @@ class Configure:
             if self._whole_image and not self.options.dry_run:
                 tag = stanza.image_tag(settings, ideal.gpu_type)
                 say(self._made_image(facts, settings, tag, ideal.gpu_type))
-                return builtin_engine.find_image(self.machine, tag)
+                return find_image(self.machine, tag)
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
                 there = facts.engine.state == "present" and self.options.replayed is None
@@ -310,6 +307,8 @@ class Configure:
 
     def _made_image(self, facts: HostFacts, settings: Settings, tag: str, gpu_type: str) -> str:
         """What was done, in words."""
+        from dshpc_setup.setup import builtin_engine
+
         load: Callable[[Machine, str, Path, StepReporter], None] = builtin_engine.load_image
         keep = None
         if self._engine == "podman":
@@ -414,7 +413,12 @@ class Configure:
             return
         owner = former_owner(self.machine, settings) if self.options.take_over else None
         origin = written.Origin(
-            self._inputs, self._flags, owner, self._memory_mib, engine=self._engine
+            self._inputs,
+            self._flags,
+            owner,
+            self._memory_mib,
+            engine=self._engine,
+            env=self.machine.env,
         )
         made = written.write(self.project, settings, changes, origin)
         for before, now in zip(changes, made, strict=True):

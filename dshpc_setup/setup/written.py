@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
+from dshpc_setup.builtin import cache
 from dshpc_setup.engine import compose
 from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError
@@ -86,6 +87,7 @@ class Origin:
     volumes_of: str | None = None  # the folder that a cluster taken over belonged to
     real_memory_mib: int | None = None  # of the plan
     engine: str = "docker"
+    env: Mapping[str, str] = field(default_factory=dict)  # which says where its cache is
 
 
 def write(
@@ -113,6 +115,8 @@ def write(
         runtime["volumes_of"] = str(owner)
     if origin.engine in (BUILTIN, PODMAN):
         runtime["engine"] = origin.engine
+    if origin.engine == BUILTIN:
+        runtime["cache"] = cache.place(origin.env)
     notes = {
         RUNTIME: json_text(runtime),
         SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),

@@ -5,6 +5,7 @@ Run from a copy of the package that everybody can read, by an interpreter withou
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -75,6 +76,11 @@ def noted(run: Path, what: str) -> Any:
     return [record.supervisor.pid, record.init.pid if record.init else 0]
 
 
+def _refused(*_: object, **__: object) -> None:
+    """As a file system answers that keeps no owners: NFS, whose server knows none of a namespace's ids."""
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
 def act(action: str, place: Path, rest: list[str]) -> Any:
     run = place / "run"
     match action:
@@ -121,8 +127,11 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
 
 
 def main() -> None:
+    action, place, *rest = sys.argv[1:]
+    if action == "unpack-without-owners":
+        action, os.chown, os.fchown = "unpack", _refused, _refused
     try:
-        answer = act(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+        answer = act(action, Path(place), rest)
     except DshpcError as error:
         sys.exit(f"{error.brief}\n{error.details}")
     print(json.dumps(answer))

@@ -567,6 +567,23 @@ def test_a_disk_that_does_not_do_is_told_and_left_clean(own: Own, options: str, 
         subprocess.run(["umount", "-l", place], check=True)
 
 
+def test_a_disk_that_keeps_no_owners_is_told_and_left_clean(own: Own) -> None:
+    place = own.home / "nfs"
+    place.mkdir(exist_ok=True)
+    place.chmod(0o777)
+    env = {**own.options["env"], "XDG_CACHE_HOME": str(place)}
+    run = own.begin(
+        "unpack-without-owners", "small", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    )
+    out, said = run.communicate(timeout=100)
+    if own.way == "single":
+        assert str(place) in json.loads(out)  # all files are its one user's
+        return
+    assert b"does not let files belong" in said
+    assert b"Operation not permitted" in said
+    assert [path.name for path in place.rglob("*") if path.is_file()] in ([], ["lock"])
+
+
 def test_at_the_end_all_can_be_removed(own: Own) -> None:
     """Also what belongs to ids of the range."""
     own.do("start", "removed", *FOREVER)

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.hardware import carry
 from tests.integration.cluster import ROOT, Outcome, Standards, run, wait_until
 from tests.integration.engines import DOCKER
 from tests.integration.test_builtin import own_user
@@ -138,9 +140,11 @@ def installed(docker_engine: str, standards: Standards) -> Iterator[Path]:
                     target = top / "site" / file
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), target)
-        saved = standards(DOCKER).dshpc("image", "save", str(top / "image.tar.gz"))
+        saved = standards(DOCKER).dshpc("image", "save", str(top / "image.tar.xz"))
         assert saved.code == 0, saved
         assert "is saved in" in saved.stdout
+        # With 10 MiB of Python packages: what tests/hardware/carry.py may put into its folder
+        assert (top / "image.tar.xz").stat().st_size < (carry.MOST_MIB - 12) << 20
         (top / "bin").mkdir()  # what a machine has that has little: the programs of two packages
         for name in ("newuidmap", "newgidmap", "git", "env", "ssh-keygen"):
             if (found_at := shutil.which(name)) is not None:
@@ -158,7 +162,7 @@ def user(request: pytest.FixtureRequest, installed: Path) -> Iterator[User]:
         one = User(request.param, uid, gid, installed, home, f"dshpc-test-{request.param}")
         try:
             report = one.configure(
-                "--engine", "builtin", "--image-file", str(installed / "image.tar.gz"),
+                "--engine", "builtin", "--image-file", str(installed / "image.tar.xz"),
                 "--simulate", "h100:2",
             )  # fmt: skip
             assert report["cluster"]["nodes"] == [
@@ -236,6 +240,34 @@ def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
     assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
     user.dshpc("down", "--stop-jobs")
     assert user.processes() == []
+    user.dshpc("up")
+    assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
+
+
+def test_it_is_found_with_another_cache_folder(user: User) -> None:
+    other = user.home / "other-cache"
+    done = user.run("dshpc", "srun", "echo", "there", XDG_CACHE_HOME=str(other))
+    assert (done.code, done.stdout) == (0, "there\n"), done
+    state = user.run("dshpc", "status", "--json", XDG_CACHE_HOME=str(other))
+    assert json.loads(state.stdout)["state"] == "running"
+    assert not other.exists()
+
+
+def test_what_a_boot_that_is_over_has_left_is_no_cluster_that_runs(user: User) -> None:
+    """All processes end at once, and their pids are others' afterwards; files and sockets stay."""
+    run_folder = user.folder / ".dshpc/engine/containers" / f"{user.prefix}-slurm"
+    written = run_folder / "run.json"
+    record = json.loads(written.read_text())
+    os.kill(record["supervisor"]["pid"], signal.SIGKILL)
+    wait_until(lambda: user.processes() == [], "all of it has ended")
+    begun = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
+    for who in ("supervisor", "init"):
+        record[who] = {"pid": 1, "ticks": int(begun), "boot": "of another start"}
+    written.write_text(json.dumps(record))
+    done = user.run("dshpc", "status")
+    assert (done.code, "is not running" in done.stdout) == (2, True), done
+    done = user.run("dshpc", "srun", "true")
+    assert (done.code, "dshpc up" in done.stderr) == (2, True), done
     user.dshpc("up")
     assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
 

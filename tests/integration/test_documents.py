@@ -72,7 +72,7 @@ NOT_TYPED = {
     ): "test_builtin_cluster.py types it",
     (
         "docs/how-to/without-docker.md",
-        "./dshpc image save cluster.tar.gz                            # there: some 60 MB",
+        "./dshpc image save cluster.tar.xz                            # there: some 45 MB",
     ): "test_builtin_cluster.py types it",
     (
         "docs/how-to/podman.md",
@@ -80,7 +80,7 @@ NOT_TYPED = {
     ): "test_podman_cluster.py types it",
     (
         "docs/how-to/podman.md",
-        "./dshpc image save cluster.tar.gz                            # there",
+        "./dshpc image save cluster.tar.xz                            # there",
     ): "test_podman_cluster.py types it",
     (
         "README.md",

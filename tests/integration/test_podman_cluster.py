@@ -109,7 +109,7 @@ def _mounts(home: Path) -> list[str]:
 def user(request: pytest.FixtureRequest, podman: None, installed: Path) -> Iterator[PodmanUser]:
     with somebody(request.param, installed) as one:
         report = one.configure(
-            "--engine", "podman", "--image-file", str(installed / "image.tar.gz"), "--simulate", "h100:2",
+            "--engine", "podman", "--image-file", str(installed / "image.tar.xz"), "--simulate", "h100:2",
         )  # fmt: skip
         assert report["cluster"]["nodes"] == [
             {"name": one.prefix, "gres": "gpu:h100:2", "state": "idle"}

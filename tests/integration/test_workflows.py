@@ -25,7 +25,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 _PREPARE = """
 import json, os

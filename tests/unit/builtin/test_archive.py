@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import os
 import stat
 import tarfile
@@ -143,14 +144,14 @@ ENDS_AT = 512 * 5 + 512  # headers and content of three members, and the first b
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(length=st.integers(0, ENDS_AT - 1), packed=st.booleans())
+@given(
+    length=st.integers(0, ENDS_AT - 1),
+    whole=st.sampled_from([b"", gzip.compress(WHOLE, 1), lzma.compress(WHOLE, preset=0)]),
+)
 def test_an_archive_that_ends_early_is_told(
-    tmp_path_factory: pytest.TempPathFactory, length: int, packed: bool
+    tmp_path_factory: pytest.TempPathFactory, length: int, whole: bytes
 ) -> None:
-    content = WHOLE[:length]
-    if packed:
-        whole = gzip.compress(WHOLE, 1)
-        content = whole[: max(2, length * len(whole) // ENDS_AT)]
+    content = whole[: max(2, length * len(whole) // ENDS_AT)] if whole else WHOLE[:length]
     _, error = unpacked(tmp_path_factory.mktemp("short"), content)
     assert error is not None
     assert error.fault in ("truncated", "no-archive")
@@ -205,6 +206,9 @@ def sparse(size: int) -> bytes:
         pytest.param(
             gzip.compress(archive(*(Member(f"{number}") for number in range(300)))),
             id="empty files",
+        ),
+        pytest.param(
+            lzma.compress(archive(Member("zeros", content=bytes(1 << 22)))), id="zeros by xz"
         ),
     ],
 )

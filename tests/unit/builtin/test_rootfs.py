@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -305,3 +306,26 @@ def test_an_image_goes_for_whichever_ids_its_user_had(tmp_path: Path, machine: F
     assert rootfs.known(machine, found.digest, Ids("root")) == found
     rootfs.remove_all(machine, found.digest)
     assert not place.exists()
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL, errno.EACCES])
+def test_a_file_system_without_owners_is_told_before_anything_lies_there(
+    tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "chown", refused)
+    path = written(tmp_path, GOOD)
+    makes: tuple[Callable[[], object], ...] = (
+        lambda: rootfs.ensure(machine, path, IDS),
+        lambda: rootfs.make(machine, "ab", IDS, Path.mkdir),
+    )
+    for make in makes:
+        with pytest.raises(DshpcError, match="does not let files belong") as raised:
+            make()
+        assert os.strerror(number) in raised.value.details
+        assert "XDG_CACHE_HOME" in str(raised.value.steps)
+        assert list((tmp_path / "cache/dshpc/images").iterdir()) == []
+    number = errno.ENOSPC  # what else may be wrong is told by those who meet it
+    trees.need_owners(machine, IDS, tmp_path)

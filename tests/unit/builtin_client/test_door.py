@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from dshpc_setup import engine_client
+from dshpc_setup.builtin import cache, rootfs
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin_client import door, store
 from dshpc_setup.builtin_client.main import main
@@ -86,3 +88,28 @@ def test_other_words_go_to_the_client_and_other_programs_to_the_machine() -> Non
     assert enveloped[:3] == ("env", "-u", "NAME")
     assert enveloped[-2:] == ("--follow", "x")
     assert other == ("podman", "ps")
+
+
+def test_a_cluster_is_found_in_the_cache_that_it_was_made_in(
+    home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = cache.place(os.environ)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("other")))
+    below = Asked()
+    runtime = {"engine": "builtin", "cache": kept}
+    asks = ["docker", "volume", "ls", "-q"]
+    assert door.through(cast("Machine", below)).run(asks, deadline_s=9.0).stdout == ""
+    machine = door.through(cast("Machine", below), kept)
+    assert machine.run(asks, deadline_s=9.0).stdout == "lab-key\n"
+    assert rootfs.cache_folder(machine.env) == Path(kept) / "images"
+    machine.run(["docker", "stop", "lab"], deadline_s=9.0)
+    client = list(engine_client.of(runtime).program)
+    assert client[-2:] == ["--cache", kept]
+    assert below.lines == [(*client, "stop", "lab")]
+
+
+def test_a_remembered_cache_that_is_gone_is_not_asked_for(home: Path) -> None:
+    below = Asked()
+    machine = door.through(cast("Machine", below), str(home / "gone"))
+    assert machine.run(["docker", "volume", "ls", "-q"], deadline_s=9.0).stdout == "lab-key\n"
+    assert machine.env == below.env

@@ -24,6 +24,7 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("container", "lab-slurm", Container("1", "lab-slurm", "i", "now", wanted))
     (tmp_path / "container.log.1").write_bytes(OLD)
     (tmp_path / "container.log").write_bytes(NEW)
+    (tmp_path / "container.log.times").write_bytes(b"1767225600.250 0\n1767225660.5 9\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
@@ -35,6 +36,10 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--tail", "2"), NEW),
         (("--tail", "3"), b"second\r20%\n" + NEW),
         (("--tail", "0"), b""),
+        (("--since", "2026-01-01T00:00:00Z"), OLD + NEW),
+        (("--since", "2026-01-01T00:00:00.251123456Z"), NEW),
+        (("--since", "2026-01-01T01:02:00+01:00"), NEW[9:]),
+        (("--follow", "--since", "2026-01-01T00:02:00Z", "--tail", "1"), b"no end"),
         (("--follow", "--tail", "1"), b"no end"),  # it does not run: it ends there
     ],
 )
@@ -43,3 +48,11 @@ def test_the_bytes_as_they_were_written(
 ) -> None:
     assert main.main(["logs", *words, "--", "lab-slurm"]) == 0
     assert capfdbinary.readouterr().out == said
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01T00:00:00Z"])
+def test_a_time_that_is_none_is_told(capfdbinary: pytest.CaptureFixture[bytes], text: str) -> None:
+    assert main.main(["logs", "--since", text, "--", "lab-slurm"]) != 0
+    told = capfdbinary.readouterr()
+    assert told.out == b""
+    assert b"invalid value for --since" in told.err

@@ -368,6 +368,8 @@ def test_a_link_to_a_file_of_ones_own(tmp_path: Path) -> None:
         ({"container": "../x", "prefix": "a b", "work": "relative"}, {}),
         ({"container": 7, "prefix": "", "work": None, "volumes_of": "/a"}, {"volumes_of": "/a"}),
         ({"container": "é"}, {}),
+        ({"engine": "builtin", "cache": "/c"}, {"engine": "builtin", "cache": "/c"}),
+        ({"engine": "/tmp/evil", "cache": "--volume"}, {}),
         ([], {}),
     ],
 )  # fmt: skip
