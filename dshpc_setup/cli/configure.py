@@ -17,6 +17,7 @@ from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
+from dshpc_setup.errors import usage_error
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project.folder import Project, find_project
 from dshpc_setup.setup.pipeline import Configure, Options
@@ -41,17 +42,33 @@ def configure_here(
     stop_jobs: bool,
     interactive: bool,
     recorded: Path | None = None,
+    join: str | None = None,
+    node_name: str | None = None,
 ) -> Report:
     """Run it for the project folder; what happened is in the report.
 
-    `recorded`: a machine to replay. Then nothing is started or written: it is a dry run.
+    `recorded`: a machine to replay. Then nothing is started or written: it is a dry run. `join`: the token of
+    a cluster elsewhere.
     """
+    if join is not None and recorded is not None:
+        raise usage_error(
+            "A recorded machine cannot join a cluster.", "", "Leave --machine or --join out."
+        )
     machine = LocalMachine()
     seen = seen_machine("/", recorded, "")  # before anything is said
     project = _project(folder, machine)
     where = project.folder
     who = None if recorded else caller(machine)  # of a replay nothing is left that has an owner
     project.owner = (who.uid, who.gid) if who and who.via_sudo else None
+    joining = None
+    if join is not None:
+        from dshpc_setup.join import client
+
+        wanted = client.Wanted(
+            join, node_name or "", flags.get("listen") or "", flags.get("work") or ""
+        )
+        reporter.progress("asking the cluster")
+        joining = client.begin(machine, project, wanted)
     options = Options(
         greeting=f"{greeting} in {where}",
         flags=flags,
@@ -66,6 +83,7 @@ def configure_here(
         interactive=interactive,
         env=machine.env,
         replayed=None if recorded is None else str(recorded),
+        joining=joining,
     )
     report = Configure(seen, project, options, reporter).run()
     if not options.dry_run:

@@ -75,6 +75,22 @@ def configure(
             help="Show what would be done on the machine recorded in DIR.",
         ),
     ] = None,
+    join: Annotated[
+        str | None,
+        typer.Option(
+            "--join",
+            metavar="TOKEN",
+            help="Make this machine a node of the cluster elsewhere that gave the token (dshpc node token).",
+        ),
+    ] = None,
+    node_name: Annotated[
+        str | None,
+        typer.Option(
+            "--node-name",
+            metavar="NAME",
+            help="With --join: what the node is called (default: this machine's host name).",
+        ),
+    ] = None,
     version: Version = False,  # noqa: ARG001 -- its callback has said it
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
@@ -95,6 +111,8 @@ def configure(
         stop_jobs,
         machine,
         flags,
+        join,
+        node_name,
     )
     configure_line.run(line, finish)
 

@@ -6,15 +6,12 @@ A service of systemd's where one outlives the session, as the built-in engine's 
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 import time
-from pathlib import Path
 
-import dshpc_setup
-from dshpc_setup.builtin import processes, rights, units
+from dshpc_setup.builtin import processes
 from dshpc_setup.builtin.processes import Process
+from dshpc_setup.cluster import own_process
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
@@ -22,14 +19,7 @@ from dshpc_setup.terminal.reporter import Reporter
 
 NOTE = f"{OWN}/metrics.json"
 FOLDER = f"{OWN}/metrics"
-LOG = "supervisor.log"  # as units names it
 _UP_S = 20.0
-_DOWN_S = 10.0
-_MOST_SAID = 2000
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from dshpc_setup import cli; "
-    "sys.exit(cli.run(['metrics', '--serve', '--dir', sys.argv[2]], 'dshpc'))"
-)
 
 
 def follow(
@@ -41,7 +31,7 @@ def follow(
     if wanted is None and (wanted := _setting(machine, project)) is None:
         return
     note = project.read_note(NOTE)
-    running = _process(note)
+    running = own_process.of_note(note)
     if running is not None and processes.runs(running) and note.get("address") == wanted:
         return
     stop(project)
@@ -66,21 +56,12 @@ def _setting(machine: Machine, project: Project) -> str | None:
 
 def stop(project: Project) -> bool:
     """End it; False where none ran."""
-    running = _process(project.read_note(NOTE))
+    running = own_process.of_note(project.read_note(NOTE))
     if running is None:
         return False
-    ran = processes.send(running, signal.SIGTERM)
-    if ran and not processes.wait_gone(running, _DOWN_S):
-        processes.send(running, signal.SIGKILL)
+    ran = own_process.end(running)
     project.drop_json(NOTE)
     return ran
-
-
-def _process(note: dict[str, object]) -> Process | None:
-    pid, ticks, boot = (note.get(key) for key in ("pid", "ticks", "boot"))
-    if isinstance(pid, int) and isinstance(ticks, int) and isinstance(boot, str):
-        return Process(pid, ticks, boot)
-    return None
 
 
 def _where(address: str) -> tuple[str, int]:
@@ -106,19 +87,12 @@ def _need_free(where: tuple[str, int]) -> None:
 def _start(machine: Machine, project: Project, wanted: str) -> None:
     _need_free(_where(wanted))
     folder = project.folder / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / LOG).write_bytes(b"")
-    top = str(Path(dshpc_setup.__file__).parents[1])
-    program = [sys.executable, "-I", "-c", _PROGRAM, top, str(project.folder)]
-    user = rights.current_user()
-    process = units.start(machine, folder, program, user, about="dsHPC setup: metrics")
-    if process is None:
-        process = processes.of(machine.start_daemon(program, log=str(folder / LOG)))
+    words = ["metrics", "--serve", "--dir", str(project.folder)]
+    process = own_process.start(machine, folder, words, "dsHPC setup: metrics")
     if process is None or not _listens(process, wanted):
-        said = (folder / LOG).read_text(errors="replace")[-_MOST_SAID:].strip()
+        said = own_process.said(folder)
         raise DshpcError("The process that serves them has ended.", said or "it gave no reason.")
-    value = {"pid": process.pid, "ticks": process.ticks, "boot": process.boot, "address": wanted}
-    project.write_json(NOTE, value)
+    project.write_json(NOTE, own_process.to_note(process, address=wanted))
 
 
 def _listens(process: Process, wanted: str) -> bool:

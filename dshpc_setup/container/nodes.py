@@ -28,8 +28,21 @@ def write(paths: Paths, offer: Offer) -> None:
     folder = paths.at(f"{NODES}/{offer.node}")
     os.makedirs(folder, exist_ok=True)
     with _locked(paths):
-        replace_text(f"{folder}/offer.json", json.dumps(offer.to_json()) + "\n", sync=False)
+        replace_text(f"{folder}/offer.json", _text(offer), sync=False)
         _tabulate(paths)
+
+
+def write_changed(paths: Paths, offer: Offer) -> bool:
+    """The same of another node, where it is not written yet; whether it was."""
+    text = read_text(paths.at(f"{NODES}/{offer.node}/offer.json"))
+    if not _NAME.fullmatch(offer.node) or text == _text(offer):
+        return False
+    write(paths, offer)
+    return True
+
+
+def _text(offer: Offer) -> str:
+    return json.dumps(offer.to_json()) + "\n"
 
 
 def forget(paths: Paths, node: str) -> None:

@@ -19,6 +19,10 @@ def prepare(run: Run) -> None:
     with status.step("host name"):
         if run.machine.listdir("/sys/class/net") == ("lo",):
             raise _no_network()
+        if run.settings.listens:
+            from dshpc_setup.container import far
+
+            far.name_hosts(run)
         for name in dict.fromkeys((socket.gethostname(), run.settings.node)):
             let_resolve(run, name)
     if run.is_worker:
@@ -52,13 +56,18 @@ def prepare(run: Run) -> None:
 
 
 def _prepare_worker(run: Run) -> None:
-    """Users and key are the controller's."""
+    """Users and key are the controller's; of one on another machine, what it has been given of them."""
     from dshpc_setup.container import worker
 
+    is_joined = run.settings.place.is_joined
     with run.status.step("folders"):
-        folders.make_folders(run.paths, run.slurm, with_key=False)
+        folders.make_folders(run.paths, run.slurm, with_key=is_joined)
         os.makedirs(run.paths.own, exist_ok=True)
-    worker.await_cluster(run)
+    if is_joined:
+        worker.await_key(run)
+        users.restore(run.paths)
+    else:
+        worker.await_cluster(run)
     with run.status.step("key"):
         keys.refuse_unusable(run.paths)
         state_volume.ensure_room(run.paths)

@@ -137,6 +137,10 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     in_force.remember(run, candidate)
     if not run.is_worker:
         rest.restart(run, before.get("rest"))
+    if run.settings.place.is_joined:
+        from dshpc_setup.container import far
+
+        far.tell_controller(run)
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)

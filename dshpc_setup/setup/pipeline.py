@@ -43,7 +43,7 @@ from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
 from dshpc_setup.settings import Settings, together
-from dshpc_setup.setup import builtin_engine, engine_choice, work_place, written
+from dshpc_setup.setup import builtin_engine, engine_choice, kept_ports, work_place, written
 from dshpc_setup.setup.describe import (
     describe_changes,
     describe_facts,
@@ -51,6 +51,7 @@ from dshpc_setup.setup.describe import (
     describe_missing,
     describe_plans,
 )
+from dshpc_setup.setup.joining import Joining
 from dshpc_setup.setup.other_nodes import no_other_nodes
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
@@ -77,6 +78,7 @@ class Options:
     env: Mapping[str, str] | None = None  # where settings may stand; None: the machine's own
     image_file: Path | None = None  # the image is in it, and is not made here
     replayed: str | None = None  # the folder of a recorded machine: nothing of it can be started
+    joining: Joining | None = None  # the cluster elsewhere of which this machine becomes a node
 
 
 class Configure:
@@ -98,6 +100,9 @@ class Configure:
             str, Any
         ] = {}  # what the container says of its start, where it is over
         self._flags = dict(options.flags)
+        if options.joining is not None:
+            self._flags.update(options.joining.flags)
+            project.joining = options.joining.note
         self._engine: engine_choice.Kind = "docker"  # what starts the container
         self._workers: tuple[stanza.Worker, ...] = ()
 
@@ -114,6 +119,9 @@ class Configure:
             if self.options.replayed is None:
                 self.project.need_own()
             settings = self._settings()  # a wrong one is refused before anything is made
+            if self.options.joining is not None:
+                for text in self.options.joining.said:
+                    self.steps.note(text)
             if self.options.dry_run:
                 self._steps(settings)
             else:
@@ -164,6 +172,8 @@ class Configure:
     def _steps(self, settings: Settings) -> None:
         if not self.options.dry_run:
             apply.finish_interrupted(self.project)
+            if self.options.joining is not None:
+                self.options.joining.prepare()
         settings = self._through_engine(settings)
         facts = self._probe(settings)
         ideal = self._ideal(facts, settings)
@@ -234,9 +244,12 @@ class Configure:
         self._given = engine_door.through(self._given, chosen.kind)
         self.machine = patient(self._given)
         kept = self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN
-        if chosen.kind != "builtin" or kept:
+        shares = chosen.kind == "builtin" or settings.listens  # the machine's own network
+        if not shares or kept or settings.place.is_joined:
             return settings
-        self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project, settings)
+        self._flags["slurm_ports"] = kept_ports.choose(
+            self.machine, self.project, settings, chosen.kind
+        )
         return self._settings()
 
     # -- the steps ----------------------------------------------------------------------------
@@ -455,6 +468,7 @@ class Configure:
                 return None
             compose = facts.engine.compose
             assert compose is not None  # made sure of in the first step: tools.ready
+            joining = self.options.joining
             may_stop = self.options.may_stop
             try:
                 agreed = start.agreed(
@@ -496,6 +510,9 @@ class Configure:
             ends = engine_choice.ends_with_login(self.machine) if self._engine == "podman" else None
             if started and ends is not None:
                 self.steps.note(ends)
+            if joining is not None:
+                self.reporter.progress("taking the cluster's key")
+                joining.connect(self.machine, settings.container)
             say("started" if started else "running already")
             return started
 
@@ -508,15 +525,23 @@ class Configure:
     ) -> None:
         with self.steps.step("verify") as say:
             self.reporter.progress("waiting for Slurm")
-            told = {} if started else self._ready
+            is_new = started or self.options.joining is not None
+            told = {} if is_new else self._ready
             told = told or verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
             wanted = settings.worker_containers
             workers.wait_ready(self.machine, wanted, self.reporter)
             cluster = verify.ask_cluster(self.machine, settings.container)
             known = [node.name for node in cluster.nodes]
-            if worker_changes.settle(self.machine, settings.container, known, tuple(wanted)):
+            is_joined = settings.place.is_joined
+            if not is_joined and worker_changes.settle(
+                self.machine, settings.container, known, tuple(wanted)
+            ):
                 cluster = verify.ask_cluster(self.machine, settings.container)
+            if settings.listens:
+                cluster, others = cluster.of_machine(settings.node)
+                for note in verify.of_others(others):
+                    self.steps.note(note)
             self.report.cluster = cluster
             for note in start_report.notes(told, cluster.usable):
                 self.steps.note(note)
@@ -525,7 +550,10 @@ class Configure:
             verify.judge_nodes(cluster, {plan.node: plan.gres_text, **planned}, own_files=own)
             has_gpu = any(node.gres for node in cluster.nodes)
             said = "ready"
-            if started:
-                said = verify.run_first_job(self.machine, settings.container, has_gpu)
+            if is_new:
+                node = settings.node if settings.listens else None
+                said = verify.run_first_job(self.machine, settings.container, has_gpu, node)
+            if self.options.joining is not None:
+                self.options.joining.conclude()
             say(f"{said}; {cluster.describe()}")
         metrics_service.follow(self.machine, self.project, self.reporter, settings.metrics)

@@ -17,7 +17,15 @@ from dshpc_setup.jobs import workspace_folders
 from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project.folder import REMEMBERED, RENDERED, RUNTIME, SETTINGS, Project, json_text
+from dshpc_setup.project.folder import (
+    JOINED,
+    REMEMBERED,
+    RENDERED,
+    RUNTIME,
+    SETTINGS,
+    Project,
+    json_text,
+)
 from dshpc_setup.render import stanza
 from dshpc_setup.render.configuration import CONFIG_FILES, render_env, render_slurm
 from dshpc_setup.settings import Settings, applied
@@ -100,6 +108,8 @@ def write(
         SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),
         RENDERED: rendered(origin.inputs, changes),
     }
+    if project.joining is not None:
+        notes[JOINED] = json_text(project.joining)
     if chosen := project.remembering(origin.flags):
         notes[REMEMBERED] = json_text(chosen)
     return apply.write(project, changes, notes)
