@@ -21,8 +21,8 @@ ELSEWHERE = {
     "test_every_machine test_gpu_places test_handed_over test_image test_launchers test_podman_cluster "
     "test_passthrough_engines test_slow_tools",
     # Other ways in, and what looks on: a browser, ssh, HTTP, Prometheus; several nodes
-    "extras": "test_completion test_dashboard test_dashboard_browser test_demo test_metrics test_nodes "
-    "test_rest test_scheduling test_ssh test_usage",
+    "extras": "test_completion test_dashboard test_dashboard_browser test_demo test_join test_metrics "
+    "test_nodes test_rest test_scheduling test_ssh test_usage",
 }
 _LINE_OF = {name: line for line, names in ELSEWHERE.items() for name in names.split()}
 _ROOMS = re.compile(r"(?m)^pytest_plugins\b")

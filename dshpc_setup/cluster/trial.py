@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from dshpc_setup.documents import foreign
@@ -46,6 +47,8 @@ def with_options(
     be tried, since the image is of a version that does not know how.
     """
     name = f"{prefix}-trial"
+    # Its own network: what it would listen at is in use, and compose 1.29 links a trial to what runs
+    text = re.sub(r'(?m)^    network_mode: "host"\n', "", text)
     service = found.labels.get(_SERVICE, "slurm")
     _clear(machine, name, found)
     try:

@@ -84,6 +84,17 @@ class Asking:
                 (_AGAIN,),
             )
         own = _own(self.token.address)
+        if own is None:
+            return DshpcError(
+                f"There is no way from this machine to {self._where}.",
+                os.strerror(number),
+                (
+                    Fix("See which networks this machine is in", "ip -4 route", step="look"),
+                    "Bring both machines into one network, or let the cluster listen at an address that this "
+                    "one reaches (listen).",
+                ),
+                Exit.INCOMPLETE,
+            )
         return DshpcError(
             f"The controller's machine does not answer at {self._where}.",
             f"{os.strerror(number)}. A firewall there, or between, keeps {own} from it.",
@@ -111,11 +122,11 @@ class Asking:
         )
 
 
-def _own(address: str) -> str:
+def _own(address: str) -> str | None:
     try:
         return addresses.towards(address)
     except OSError:
-        return "this machine"
+        return None
 
 
 def refusal(refused: Refused, asked: Asking) -> DshpcError:

@@ -24,6 +24,7 @@ from dshpc_setup.cluster import (
 )
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.container import far
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
@@ -119,6 +120,8 @@ class Configure:
             if self.options.replayed is None:
                 self.project.need_own()
             settings = self._settings()  # a wrong one is refused before anything is made
+            if settings.listens and self.options.replayed is None:
+                far.own_address(settings)
             if self.options.joining is not None:
                 for text in self.options.joining.said:
                     self.steps.note(text)
