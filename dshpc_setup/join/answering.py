@@ -22,6 +22,7 @@ _REACH_S = 4.0
 _LISTEN_S = 20.0
 _WRONG_AT_MOST, _WRONG_WITHIN_S = 10, 60.0
 _MOST_PROBES = 64
+_SEEN_S = 20.0  # for so long a file waits to be seen
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Desk:
     say: Callable[[str], None]
     now: Callable[[], float] = time.time
     _wrong: list[float] = field(default_factory=list)
-    _probes: dict[str, Probe] = field(default_factory=dict)  # by the node that is to see it
+    _probes: dict[str, tuple[Probe, float]] = field(default_factory=dict)  # by node; since when
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, line: bytes, seen: str) -> bytes:
@@ -86,14 +87,20 @@ class Desk:
         )
         if probe is not None:
             with self._lock:
-                self._probes[node] = probe
+                self._probes[node] = probe, self.now()
         return replace(self.facts, probe=probe, clock=self.now())
 
     def _take_probe(self, node: str) -> None:
         with self._lock:
-            probe = self._probes.pop(node, None)
+            probe, _ = self._probes.pop(node, (None, 0.0))
         if probe is not None:
             cluster_facts.take_probe(self.cluster.work, probe)
+
+    def tidy(self) -> None:
+        """Files of those who went no further."""
+        old = self.now() - _SEEN_S
+        for node in [node for node, (_, since) in tuple(self._probes.items()) if since < old]:
+            self._take_probe(node)
 
     def close(self) -> None:
         """Nothing of it stays in the work folder."""

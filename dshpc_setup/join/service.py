@@ -113,6 +113,7 @@ def serve(machine: Machine, cluster: Target, settings: Settings, port: int) -> N
         with there:
             there.settimeout(_LOOK_S)
             while _is_needed(cluster):
+                desk.tidy()
                 with contextlib.suppress(OSError):
                     stream, peer = there.accept()
                     if not free.acquire(blocking=False):

@@ -85,6 +85,7 @@ def test_what_is_closed_or_wrong_is_refused_before_anything_is_written(lan: Lan)
     refused(lan.join(token), "No join service listens")
     refused(lan.join(lan.token("--ttl", "1m"), "--listen", "192.0.2.77"), "no such address")
     assert list(lan.second.folder.iterdir()) == []
+    lan.first.said("node", "token", "--revoke")
     assert [path.name for path in (lan.first.folder / "work").glob(".dshpc-join-*")] == []
 
 
