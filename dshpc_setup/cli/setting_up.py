@@ -146,6 +146,10 @@ def destroy(
         prefix=prefix,
         stop_jobs=stop_jobs,
     )
+    if prefix is None or prefix == project.runtime().get("prefix"):
+        from dshpc_setup.join import giving
+
+        giving.end(project)
     print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
     for text in gone.left:
         print(as_called(f"Not removed: {text}"))

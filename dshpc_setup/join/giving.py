@@ -66,6 +66,12 @@ def revoke(project: Project) -> tuple[str, ...]:
     return gone
 
 
+def end(project: Project) -> None:
+    """The cluster is gone: so are its tokens, and who answers to them."""
+    if (project.folder / tokens.FILE).exists():
+        revoke(project)
+
+
 def serve(machine: Machine, project: Project, port: int) -> None:
     """What the service's own process does."""
     project.need_own()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from dshpc_setup.engine import containers
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
+from dshpc_setup.settings import Settings
 
 
 class Joining(Protocol):
@@ -37,3 +40,24 @@ class Joining(Protocol):
     def conclude(self) -> None:
         """The node takes jobs."""
         ...
+
+
+def refuse_keyless(machine: Machine, settings: Settings) -> None:
+    """Raises DshpcError where this machine is a node of a cluster elsewhere, whose key it has no more."""
+    if not settings.place.is_joined:
+        return
+    if containers.volume_labels(machine, f"{settings.prefix}-key") is not None:
+        return
+    raise DshpcError(
+        f"This machine is no node of the cluster {settings.prefix} any more: it has not its key.",
+        f"It had joined as {settings.node}, and dshpc destroy has removed the key.",
+        (
+            Fix("Have a token made, on the controller's machine", "dshpc node token"),
+            Fix("Then join again", "configure-environment --join TOKEN", step="after"),
+            Fix(
+                "Or set up a cluster of its own, in another folder",
+                "configure-environment --dir DIR",
+                step="alternative",
+            ),
+        ),
+    )

@@ -52,7 +52,7 @@ from dshpc_setup.setup.describe import (
     describe_missing,
     describe_plans,
 )
-from dshpc_setup.setup.joining import Joining
+from dshpc_setup.setup.joining import Joining, refuse_keyless
 from dshpc_setup.setup.other_nodes import no_other_nodes
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
@@ -179,6 +179,8 @@ class Configure:
                 self.options.joining.prepare()
         settings = self._through_engine(settings)
         facts = self._probe(settings)
+        if self.options.joining is None and not self.options.dry_run:
+            refuse_keyless(self.machine, settings)
         ideal = self._ideal(facts, settings)
         for sentence in unhealthy_told(ideal, facts.gpus):
             self.steps.note(sentence)
