@@ -16,7 +16,9 @@ from dshpc_setup.slurm.paths import Paths
 _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20
 
-_DAEMONS = r"""rest=; [ ! -e "$2" ] || rest=slurmrestd; for name in slurmctld slurmd $rest; do
+_DAEMONS = r"""rest=; [ ! -e "$2" ] || rest=slurmrestd
+# A worker on another machine has no slurmctld, whose service stays down
+first=slurmctld; [ -z "${DSHPC_CONTROLLER:-}" ] || first=; for name in $first slurmd $rest; do
 printf '%s\037' "$name"; s6-svstat -o up,wantedup,pid,updownfor "$1/$name" 2>/dev/null
 printf '\037'; s6-svdt "$1/$name" 2>/dev/null
 printf '\037'; "$name" -V 2>/dev/null

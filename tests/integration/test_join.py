@@ -130,6 +130,21 @@ def test_the_work_folder_is_one_and_the_key_is_nowhere_on_the_host(lan: Lan) -> 
                 assert secret.encode() not in path.read_bytes(), path
 
 
+def test_doctor_finds_both_well_while_jobs_run_on_each(lan: Lan) -> None:
+    """Of the jobs of the other machine no process is here, which is no fault."""
+    jobs = [
+        lan.first.said("sbatch", "--parsable", "-w", node, "-o", "/dev/null", "--wrap", "sleep 300")
+        for node in (NODE, f"{PREFIX}lan")
+    ]
+    for job in jobs:
+        wait_until(lambda job=job: _state(lan, job) == "RUNNING", "the job runs", 30)  # type: ignore[misc]
+    for member in (lan.first, lan.second):
+        found = json.loads(member.dshpc("doctor", "--json").stdout)
+        broken = [it for it in found["findings"] if it["state"] in ("warn", "error", "crashed")]
+        assert broken == [], member
+    lan.first.said("scancel", *jobs)
+
+
 def test_unplugged_while_a_job_runs_it_comes_back_by_itself(lan: Lan) -> None:
     out = lan.first.folder / "work" / "away"
     job = lan.first.said(
