@@ -54,7 +54,7 @@ _READ = (
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
     REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
     JOINED, f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages",
-    f"{OWN}/packages.json",
+    f"{OWN}/packages.json", f"{OWN}/join", f"{OWN}/join/tokens.json", f"{OWN}/join/service.json",
 )  # fmt: skip
 
 

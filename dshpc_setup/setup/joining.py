@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from dshpc_setup.cluster import verify
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
@@ -40,6 +41,17 @@ class Joining(Protocol):
     def conclude(self) -> None:
         """The node takes jobs."""
         ...
+
+
+def rejoined(machine: Machine, settings: Settings, joining: Joining) -> bool:
+    """Whether the node of an earlier join runs here, and has the key now: with another one it could not even
+    be asked what runs there. Raises DshpcError where it does not come up with it."""
+    found = containers.inspect(machine, settings.container)
+    if found is None or not found.running:
+        return False
+    joining.connect(machine, settings.container)
+    verify.wait_ready(machine, settings.container)
+    return True
 
 
 def refuse_keyless(machine: Machine, settings: Settings) -> None:

@@ -52,7 +52,7 @@ from dshpc_setup.setup.describe import (
     describe_missing,
     describe_plans,
 )
-from dshpc_setup.setup.joining import Joining, refuse_keyless
+from dshpc_setup.setup.joining import Joining, refuse_keyless, rejoined
 from dshpc_setup.setup.other_nodes import no_other_nodes
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
@@ -475,6 +475,7 @@ class Configure:
             assert compose is not None  # made sure of in the first step: tools.ready
             joining = self.options.joining
             may_stop = self.options.may_stop
+            has_key = joining is not None and rejoined(self.machine, settings, joining)
             try:
                 agreed = start.agreed(
                     self.machine,
@@ -515,7 +516,7 @@ class Configure:
             ends = engine_choice.ends_with_login(self.machine) if self._engine == "podman" else None
             if started and ends is not None:
                 self.steps.note(ends)
-            if joining is not None:
+            if joining is not None and not has_key:
                 self.reporter.progress("taking the cluster's key")
                 joining.connect(self.machine, settings.container)
             say("started" if started else "running already")
