@@ -58,11 +58,11 @@ def cluster(folder: str, prefix: str) -> str:
     return f"{folder}:{prefix}"
 
 
-def is_free(port: int) -> bool:
-    """Whether one may listen on the port of the loopback now."""
+def is_free(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether one may listen on the port of that address now."""
     with socket.socket() as probe:
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 return False

@@ -40,9 +40,10 @@ from dshpc_setup.builtin_client.words import Options, put
 from dshpc_setup.machine import Machine
 
 FOLDER = ".dshpc/engine"
-# Keys that change nothing here: the image is never built by compose; who is root in a user namespace, and
-# whose system calls are those of any program of this user, has no other rights to lose.
-_WITHOUT_EFFECT = frozenset(("build", "security_opt", "cap_drop", "extra_hosts"))
+# Keys that change nothing here: the image is never built by compose; the network is the machine's own; who
+# is root in a user namespace, and whose system calls are those of any program of this user, has no other
+# rights to lose.
+_WITHOUT_EFFECT = frozenset(("build", "security_opt", "cap_drop", "extra_hosts", "network_mode"))
 _CARRIED_OUT = frozenset(
     ("image", "container_name", "hostname", "restart", "stop_grace_period", "cap_add", "shm_size", "logging",
      "environment", "labels", "devices", "volumes")

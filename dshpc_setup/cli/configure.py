@@ -19,7 +19,7 @@ from dshpc_setup.cluster.idle import WhenIdle
 from dshpc_setup.cluster.stopping import MayStop
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project import known
 from dshpc_setup.project.folder import Project, find_project
@@ -46,17 +46,33 @@ def configure_here(
     when_idle: bool = False,
     interactive: bool,
     recorded: Path | None = None,
+    join: str | None = None,
+    node_name: str | None = None,
 ) -> Report:
     """Run it for the project folder; what happened is in the report.
 
-    `recorded`: a machine to replay. Then nothing is started or written: it is a dry run.
+    `recorded`: a machine to replay. Then nothing is started or written: it is a dry run. `join`: the token of
+    a cluster elsewhere.
     """
+    if join is not None and recorded is not None:
+        raise usage_error(
+            "A recorded machine cannot join a cluster.", "", "Leave --machine or --join out."
+        )
     machine = LocalMachine()
     seen = seen_machine("/", recorded, "")  # before anything is said
     project = _project(folder, machine)
     where = project.folder
     who = None if recorded else caller(machine)  # of a replay nothing is left that has an owner
     project.owner = (who.uid, who.gid) if who and who.via_sudo else None
+    joining = None
+    if join is not None:
+        from dshpc_setup.join import client
+
+        wanted = client.Wanted(
+            join, node_name or "", flags.get("listen") or "", flags.get("work") or ""
+        )
+        reporter.progress("asking the cluster")
+        joining = client.begin(machine, project, wanted)
     held = WhenIdle(when_idle)
     options = Options(
         greeting=f"{greeting} in {where}",
@@ -72,6 +88,7 @@ def configure_here(
         interactive=interactive,
         env=machine.env,
         replayed=None if recorded is None else str(recorded),
+        joining=joining,
     )
     with held:
         report = Configure(seen, project, options, reporter).run()

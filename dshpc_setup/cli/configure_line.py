@@ -31,6 +31,7 @@ _KNOWN = Options(
     },
     {
         **{f"--{name.replace('_', '-')}": name for name in _PLACES},
+        **{"--join": "join", "--node-name": "node_name"},
         **{each.flag: f"flag:{each.name}" for each in DECLARATIONS},
     },
 )
@@ -55,6 +56,8 @@ class Line:
     when_idle: bool = False
     machine: Path | None = None
     flags: Mapping[str, str | None] = field(default_factory=dict)
+    join: str | None = None
+    node_name: str | None = None
 
 
 def parsed(arguments: Sequence[str]) -> Line | None:
@@ -94,6 +97,10 @@ def run(line: Line, finish: Callable[[int], None]) -> None:
     if line.renew and line.no_build:
         raise usage_error("--renew builds the image, and --no-build does not.", "", "Name one.")
     one_way(stop_jobs=line.stop_jobs, when_idle=line.when_idle)
+    if line.node_name is not None and line.join is None:
+        raise usage_error(
+            "--node-name is for a machine that joins a cluster.", "", "Add --join TOKEN."
+        )
     interactive = is_interactive()
     report = configure_here(
         ConsoleReporter(to_stderr=line.json, yes=line.yes, interactive=interactive),
@@ -111,6 +118,8 @@ def run(line: Line, finish: Callable[[int], None]) -> None:
         when_idle=line.when_idle,
         interactive=interactive,
         recorded=line.machine,
+        join=line.join,
+        node_name=line.node_name,
     )
     if report.error and report.error.exit_code == Exit.INTERRUPTED:
         report.error.exit_code = interrupt_code()

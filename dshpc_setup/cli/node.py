@@ -14,6 +14,7 @@ from dshpc_setup.cli.command_line import (
     StopJobs,
     Yes,
     app,
+    examples,
     finish,
     machine_of,
     needed_project,
@@ -27,7 +28,7 @@ from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
 
 node_app = typer.Typer(
-    help="List, drain, resume and remove nodes.", no_args_is_help=True, context_settings=HELP
+    help="List, add, drain, resume and remove nodes.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(node_app, name="node", rich_help_panel="Run")
 
@@ -36,7 +37,7 @@ Name = Annotated[str, typer.Argument(metavar="NODE", help="As dshpc node list ha
 
 @node_app.callback()
 def node() -> None:
-    """List, drain, resume and remove nodes."""
+    """List, add, drain, resume and remove nodes."""
 
 
 @node_app.command("list")
@@ -78,6 +79,43 @@ def node_show(
     else:
         _print(nodes.shown(here, project, found))
     finish(now.exit_code)
+
+
+@node_app.command("token", epilog=examples("dshpc node token --ttl 2h --once"))
+def node_token(
+    *,
+    ttl: Annotated[
+        str, typer.Option("--ttl", metavar="TIME", help="For how long it is good: 30m, 24h, 7d.")
+    ] = "24h",
+    once: Annotated[bool, typer.Option("--once", help="Good for one machine.")] = False,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Make all tokens worthless instead; nodes stay.")
+    ] = False,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            "--serve",
+            metavar="PORT",
+            hidden=True,
+            help="Answer machines that join, until no token lives: a process of its own does.",
+        ),
+    ] = None,
+    dir: Dir = None,  # noqa: A002
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Print a token by which other machines join this cluster as nodes."""
+    from dshpc_setup.join import giving
+
+    project = needed_project(dir)
+    here = machine_of(project)
+    if serve is not None:
+        giving.serve(here, project, serve)
+    elif revoke:
+        gone = giving.revoke(project)
+        print(f"Revoked: {len(gone)}." if gone else "There was no token to revoke.")
+    else:
+        _print(giving.lines(giving.give(here, project, ttl, once=once)))
+    finish(Exit.OK)
 
 
 @node_app.command("drain")

@@ -77,6 +77,22 @@ def configure(
             help="Show what would be done on the machine recorded in DIR.",
         ),
     ] = None,
+    join: Annotated[
+        str | None,
+        typer.Option(
+            "--join",
+            metavar="TOKEN",
+            help="Make this machine a node of the cluster elsewhere that gave the token (dshpc node token).",
+        ),
+    ] = None,
+    node_name: Annotated[
+        str | None,
+        typer.Option(
+            "--node-name",
+            metavar="NAME",
+            help="With --join: what the node is called (default: this machine's host name).",
+        ),
+    ] = None,
     version: Version = False,  # noqa: ARG001 -- its callback has said it
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
@@ -98,6 +114,8 @@ def configure(
         when_idle,
         machine,
         flags,
+        join,
+        node_name,
     )
     configure_line.run(line, finish)
 
@@ -131,6 +149,10 @@ def destroy(
         prefix=prefix,
         stop_jobs=stop_jobs,
     )
+    if prefix is None or prefix == project.runtime().get("prefix"):
+        from dshpc_setup.join import giving
+
+        giving.end(project)
     print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
     for text in gone.left:
         print(as_called(f"Not removed: {text}"))

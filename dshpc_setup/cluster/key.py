@@ -25,6 +25,7 @@ _STEPS = {
     "slurmctld": "slurmctld has not taken it up: restarting it",
     "slurmd": "slurmd has not taken it up: restarting it",
 }
+_ASK_S = 20.0
 _ROTATE_S = 240.0  # a second where all goes well; each of three steps may restart both daemons
 
 
@@ -41,6 +42,7 @@ class Rotated:
     ms: float
     waiting: tuple[str, ...] = ()
     away: tuple[str, ...] = ()  # nodes that were not up
+    cut_off: tuple[str, ...] = ()  # nodes on other machines, which have the former key
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.key/1` object."""
@@ -53,7 +55,12 @@ class Rotated:
             "ms": self.ms,
             "waiting": list(self.waiting),
             **({"away": list(self.away)} if self.away else {}),
+            **({"cut_off": list(self.cut_off)} if self.cut_off else {}),
         }
+
+    def without(self, nodes: tuple[str, ...]) -> Rotated:
+        """Of nodes that are told otherwise nothing is said twice."""
+        return replace(self, away=tuple(each for each in self.away if each not in nodes))
 
     def describe(self) -> str:
         until = self.former_until.astimezone().strftime("%H:%M:%S")
@@ -61,6 +68,11 @@ class Rotated:
             "The cluster has a new key. Running jobs are not affected; the former key is refused after "
             f"{until}."
         )
+        if self.cut_off:
+            said += (
+                f"\nOn other machines: {listed(self.cut_off)}. They take no jobs then, until each has joined "
+                "anew: dshpc node token"
+            )
         if self.away:
             said += f"\nNot up: {listed(self.away)}. It reads the new key as it is started: dshpc node list"
         if not self.waiting:
@@ -83,6 +95,13 @@ def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
                 f"The container {cluster.container} is {found.status if found else 'not there'}.",
                 ("Start it: dshpc up", "Then: dshpc key rotate"),
             )
+        far = _far(machine, cluster)
+        if far and not reporter.ask(_question(far), by_yes=True):
+            raise DshpcError(
+                "The key was not changed.",
+                f"Nodes on other machines would be cut off: {listed(far)}.",
+                ("To do it all the same: dshpc key rotate --yes",),
+            )
         reporter.note(f"Changing the key of {cluster.container}:")
         done = containers.exec_in(
             machine,
@@ -91,7 +110,25 @@ def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
             deadline_s=_ROTATE_S,
             on_line=lambda text: _show(text, reporter),
         )
-        return told(done, cluster.container)
+        return replace(told(done, cluster.container), cut_off=far).without(far)
+
+
+def _far(machine: Machine, cluster: operations.Target) -> tuple[str, ...]:
+    """Nodes on other machines: the key reaches none of them, as Slurm's traffic is not encrypted."""
+    settings = cluster.project.read_settings(machine.env).settings
+    if not settings.listens:
+        return ()
+    done = containers.exec_in(
+        machine, cluster.container, ["dshpc-node", "collect-offers"], deadline_s=_ASK_S
+    )
+    return tuple(done.stdout.split())
+
+
+def _question(far: tuple[str, ...]) -> str:
+    return (
+        f"The new key does not reach other machines: {listed(far)} must join anew, and jobs that run there "
+        "a minute later are lost. Change it?"
+    )
 
 
 def _show(line: str, reporter: Reporter) -> None:

@@ -135,12 +135,13 @@ def _node(
     address = re.search(r"\sNodeAddr=(\S+)", line or "")
     runs = container is not None and container.status == "running"
     state = "unknown" if slurm is None else slurm.plain_state.replace("+dynamic_norm", "")
-    answers = runs and slurm is not None and slurm.registered and not slurm.down
+    is_far = container is None and role == "worker"  # on another machine: Slurm alone knows of it
+    answers = (runs or is_far) and slurm is not None and slurm.registered and not slurm.down
     drift = report.get("drift")
     notes = report.get("notes")
     return NodeNow(
         name,
-        host,
+        address[1] if is_far and address else host,
         role,
         state if runs or container is None else "down",
         slurm.gres if slurm is not None else "",

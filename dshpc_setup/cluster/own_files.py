@@ -149,7 +149,11 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
 
 def _of_nodes(settings: Settings) -> Iterator[_Wanted]:
     if settings.place.role == "controller":
-        yield _key("nodes", f"MaxNodeCount={MOST_NODES}")
+        why = "listen" if settings.listens else "nodes"
+        yield _key(why, f"MaxNodeCount={MOST_NODES}")
+    if settings.listens and _chosen(settings, "srun_ports"):
+        first, last = settings.srun_ports
+        yield _key("srun_ports", f"SrunPortRange={first}-{last}")
     yield from _of_gpus(settings)
 
 

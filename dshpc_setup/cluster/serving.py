@@ -7,30 +7,21 @@ A service of systemd's where one outlives the session, as the built-in engine's 
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import dshpc_setup
 from dshpc_setup.builtin import processes
 from dshpc_setup.builtin.processes import Process
+from dshpc_setup.cluster import own_process
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
-LOG = "supervisor.log"  # as units names it
 _UP_S = 20.0
-_DOWN_S = 10.0
-_MOST_SAID = 2000
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from dshpc_setup import cli; "
-    "sys.exit(cli.run([sys.argv[3], '--serve', '--dir', sys.argv[2]], 'dshpc'))"
-)
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ def _settings(machine: Machine, project: Project) -> Settings | None:
 def address(project: Project, service: Service) -> str | None:
     """Where it serves now; None where its process does not run."""
     note = project.read_note(service.note)
-    running, where = _process(note), note.get("address")
+    running, where = own_process.of_note(note), note.get("address")
     if running is None or not isinstance(where, str) or not processes.runs(running):
         return None
     return where
@@ -109,19 +100,11 @@ def stop(project: Project) -> None:
 
 
 def _stop(project: Project, service: Service) -> None:
-    running = _process(project.read_note(service.note))
+    running = own_process.of_note(project.read_note(service.note))
     if running is None:
         return
-    if processes.send(running, signal.SIGTERM) and not processes.wait_gone(running, _DOWN_S):
-        processes.send(running, signal.SIGKILL)
+    own_process.end(running)
     project.drop_json(service.note)
-
-
-def _process(note: dict[str, object]) -> Process | None:
-    pid, ticks, boot = (note.get(key) for key in ("pid", "ticks", "boot"))
-    if isinstance(pid, int) and isinstance(ticks, int) and isinstance(boot, str):
-        return Process(pid, ticks, boot)
-    return None
 
 
 def _where(address: str) -> tuple[str, int]:
@@ -147,27 +130,13 @@ def _need_free(where: tuple[str, int]) -> None:
 def _start(machine: Machine, project: Project, service: Service, wanted: str) -> None:
     _need_free(_where(wanted))
     folder = project.folder / service.folder
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / LOG).write_bytes(b"")
-    top = str(Path(dshpc_setup.__file__).parents[1])
-    # Under sudo it acts as who called it, as each command does
-    who = [
-        f"{name}={machine.env[name]}" for name in ("SUDO_UID", "SUDO_GID") if name in machine.env
-    ]
-    python = [sys.executable, "-I", "-c", _PROGRAM, top, str(project.folder), service.name]
-    program = [*(["env", *who] if who else []), *python]
-    from dshpc_setup.builtin import rights, units  # most runs start none
-
-    user = rights.current_user()
-    process = units.start(machine, folder, program, user, about=f"dsHPC setup: {service.name}")
-    if process is None:
-        process = processes.of(machine.start_daemon(program, log=str(folder / LOG)))
+    words = [service.name, "--serve", "--dir", str(project.folder)]
+    process = own_process.start(machine, folder, words, f"dsHPC setup: {service.name}")
     if process is None or not _listens(process, wanted):
-        said = (folder / LOG).read_text(errors="replace")[-_MOST_SAID:].strip()
+        said = own_process.said(folder)
         raise DshpcError("Its process has ended.", said or "it gave no reason.")
-    value = {"pid": process.pid, "ticks": process.ticks, "boot": process.boot, "address": wanted}
-    value["version"] = dshpc_setup.__version__
-    project.write_json(service.note, value)
+    note = own_process.to_note(process, address=wanted, version=dshpc_setup.__version__)
+    project.write_json(service.note, note)
 
 
 def _listens(process: Process, wanted: str) -> bool:

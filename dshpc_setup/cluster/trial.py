@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -56,6 +57,8 @@ def with_options(
     be tried, since the image is of a version that does not know how.
     """
     name = f"{prefix}-trial"
+    # Its own network: what it would listen at is in use, and compose 1.29 links a trial to what runs
+    text = re.sub(r'(?m)^    network_mode: "host"\n', "", text)
     service = found.labels.get(_SERVICE, "slurm")
     _clear(machine, name, found)
     try:

@@ -52,8 +52,28 @@ class Cluster:
         """ "dshpc idle gpu:h100:2", a node after the other."""
         return ", ".join(f"{node.name} {node.state} {node.gres or 'no GPU'}" for node in self.nodes)
 
+    def of_machine(self, node: str) -> tuple[Cluster, tuple[Node, ...]]:
+        """The one node of this machine, and those of others, which may be off without a fault here.
+
+        As it is where none has that name: a slurm.conf of the user's may give another.
+        """
+        own = tuple(each for each in self.nodes if each.name == node)
+        if not own:
+            return self, ()
+        others = tuple(each for each in self.nodes if each.name != node)
+        return Cluster(self.ready or own[0].state in _TAKES_JOBS, own), others
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def of_others(nodes: Sequence[Node]) -> list[str]:
+    """What is to be said of nodes on other machines: those that take no jobs."""
+    return [
+        f"Node {node.name}, on another machine, takes no jobs: it is {node.state}."
+        for node in nodes
+        if node.state not in _TAKES_JOBS
+    ]
 
 
 def wait_ready(machine: Machine, container: str, deadline_s: float = READY_S) -> dict[str, Any]:
@@ -194,12 +214,12 @@ def judge_nodes(cluster: Cluster, planned: Mapping[str, str], *, own_files: bool
             )
 
 
-def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
-    """One real `srun`, with a GPU where there is one; what it saw, in one sentence.
+def run_first_job(machine: Machine, container: str, gpu: bool, node: str | None = None) -> str:
+    """One real `srun`, with a GPU where there is one; what it saw, in one sentence. `node`: there.
 
     Raises DshpcError where it fails, but not where other jobs hold all there is.
     """
-    request = ["--gres=gpu:1"] if gpu else []
+    request = [*(["-w", node] if node else []), *(["--gres=gpu:1"] if gpu else [])]
     variables = [each.variables.visible for each in gpu_vendors.all_of_them()]
     command = ["sh", "-c", f'echo "{_MARK}{_first_of(variables)}"']
     shown = " ".join(["srun", *request])

@@ -26,14 +26,31 @@ _NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 
 def write(paths: Paths, offer: Offer) -> None:
-    """What this node offers now, and the table of all."""
+    """What this node offers now, where its GPUs are, and the table of all."""
+    _put(paths, offer, read_text(paths.at(TABLE)) or "")
+
+
+def _put(paths: Paths, offer: Offer, places: str | None = None) -> None:
     folder = paths.at(f"{NODES}/{offer.node}")
     os.makedirs(folder, exist_ok=True)
     with _locked(paths):
-        replace_text(f"{folder}/offer.json", json.dumps(offer.to_json()) + "\n", sync=False)
-        table = read_text(paths.at(TABLE)) or ""
-        replace_text(f"{folder}/{PLACES_FILE}", table, sync=False)
+        replace_text(f"{folder}/offer.json", _text(offer), sync=False)
+        if places is not None:
+            replace_text(f"{folder}/{PLACES_FILE}", places, sync=False)
         _tabulate(paths)
+
+
+def write_changed(paths: Paths, offer: Offer) -> bool:
+    """The same of another node, where it is not written yet; whether it was."""
+    text = read_text(paths.at(f"{NODES}/{offer.node}/offer.json"))
+    if not _NAME.fullmatch(offer.node) or text == _text(offer):
+        return False
+    _put(paths, offer)
+    return True
+
+
+def _text(offer: Offer) -> str:
+    return json.dumps(offer.to_json()) + "\n"
 
 
 def forget(paths: Paths, node: str) -> None:

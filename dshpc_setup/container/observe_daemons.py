@@ -17,7 +17,8 @@ _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20
 
 _DAEMONS = r"""more=; [ ! -e "$2" ] || more=slurmrestd; [ ! -e "$3" ] || more="$more slurmdbd mariadb"
-for name in slurmctld slurmd $more; do
+# A worker on another machine has no slurmctld, whose service stays down
+first=slurmctld; [ -z "${DSHPC_CONTROLLER:-}" ] || first=; for name in $first slurmd $more; do
 printf '%s\037' "$name"; s6-svstat -o up,wantedup,pid,updownfor "$1/$name" 2>/dev/null
 printf '\037'; s6-svdt "$1/$name" 2>/dev/null
 printf '\037'; [ "$name" = mariadb ] || "$name" -V 2>/dev/null

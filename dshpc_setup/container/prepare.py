@@ -26,13 +26,7 @@ def prepare(run: Run) -> None:
     """Host name, folders, users, key; DshpcError where the container cannot do without."""
     status, paths = run.status, run.paths
     with status.step("host name"):
-        if run.machine.listdir("/sys/class/net") == ("lo",):
-            raise _no_network()
-        names = [socket.gethostname(), run.settings.node]
-        if run.is_worker and run.machine.env.get(SHARED_NETWORK):
-            names.append(run.settings.prefix)  # all of them are at the loopback
-        for name in dict.fromkeys(names):
-            let_resolve(run, name)
+        _name_hosts(run)
     if run.is_worker:
         _prepare_worker(run)
         return
@@ -67,14 +61,34 @@ def prepare(run: Run) -> None:
     accounting.prepare(run)
 
 
+def _name_hosts(run: Run) -> None:
+    """The names by which Slurm's daemons find each other lead somewhere; DshpcError without a network."""
+    if run.machine.listdir("/sys/class/net") == ("lo",):
+        raise _no_network()
+    if run.settings.listens:
+        from dshpc_setup.container import far
+
+        far.name_hosts(run)
+    names = [socket.gethostname(), run.settings.node]
+    if run.is_worker and run.machine.env.get(SHARED_NETWORK):
+        names.append(run.settings.prefix)  # all of them are at the loopback
+    for name in dict.fromkeys(names):
+        let_resolve(run, name)
+
+
 def _prepare_worker(run: Run) -> None:
-    """Users and key are the controller's."""
+    """Users and key are the controller's; of one on another machine, what it has been given of them."""
     from dshpc_setup.container import worker
 
+    is_joined = run.settings.place.is_joined
     with run.status.step("folders"):
-        folders.make_folders(run.paths, run.slurm, with_key=False)
+        folders.make_folders(run.paths, run.slurm, with_key=is_joined)
         os.makedirs(run.paths.own, exist_ok=True)
-    worker.await_cluster(run)
+    if is_joined:
+        worker.await_key(run)
+        users.restore(run.paths)
+    else:
+        worker.await_cluster(run)
     with run.status.step("key"):
         keys.refuse_unusable(run.paths)
         state_volume.ensure_room(run.paths)

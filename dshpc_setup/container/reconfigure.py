@@ -141,6 +141,10 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     if not run.is_worker:
         run.status.values["accounting"] = before.get("accounting")
         rest.restart(run, before.get("rest"))
+    if run.settings.place.is_joined:
+        from dshpc_setup.container import far
+
+        far.tell_controller(run)
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)

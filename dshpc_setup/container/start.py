@@ -86,6 +86,10 @@ def _start(run: Run) -> None:
     accounting.registered(run)
     if not run.is_worker:
         rest.start(run)
+    if run.settings.place.is_joined:
+        from dshpc_setup.container import far
+
+        far.tell_controller(run)
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
     jobs.let_begin(run.machine, proof.reconciled.again, proof.reconciled.queued)

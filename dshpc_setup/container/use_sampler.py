@@ -430,6 +430,7 @@ def main(machine: Machine, paths: Paths, settings: Settings) -> None:
     sampler = _made(machine, paths, settings)
     stamp = _stamp(paths)
     told: set[str] = set()
+    collected = float("-inf")
     while True:
         try:
             if (now_stamp := _stamp(paths)) != stamp:  # a start or reconfigure has found other GPUs
@@ -438,6 +439,11 @@ def main(machine: Machine, paths: Paths, settings: Settings) -> None:
                 sampler = _made(machine, paths, settings)
                 sampler.jobs = before.jobs
             sampler.pass_once(time.monotonic(), time.time())
+            if settings.listens and time.monotonic() - collected >= SAMPLE_S:
+                from dshpc_setup.container import far
+
+                collected = time.monotonic()
+                far.collect(machine, paths)
         except (OSError, DshpcError) as error:
             text = f"the use of GPUs is not written down: {error}"
             if text not in told:

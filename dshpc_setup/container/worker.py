@@ -66,15 +66,24 @@ def fitted(candidate: Candidate) -> Candidate:
 
 def await_cluster(run: Run) -> None:
     """Until the controller has made the key and serves: one that comes up first waits, however long."""
+    _await(run, *(run.paths.at(f"{ACCOUNTS}/{it}") for it in ("passwd", "group")))
+    link_accounts(run.paths)
+
+
+def await_key(run: Run) -> None:
+    """The same on another machine, which is given the key as it joins: see container/joining.py."""
+    _await(run)
+
+
+def _await(run: Run, *files: str) -> None:
     with run.status.step("controller"):
-        wanted = (run.paths.key, *(run.paths.at(f"{ACCOUNTS}/{it}") for it in ("passwd", "group")))
+        wanted = (run.paths.key, *files)
         said = False
         while not (all(map(os.path.exists, wanted)) and _serves(run)):
             if not said:
                 run.status.say(f"Waiting for the controller, {run.settings.prefix}.")
                 said = True
             time.sleep(_POLL_S)
-        link_accounts(run.paths)
 
 
 def _serves(run: Run) -> bool:

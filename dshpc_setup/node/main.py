@@ -38,6 +38,10 @@ For the dshpc command on the host:
   homes kept|copy UID=HOME...  Show what is kept of users, or copy it into homes of their own
   add-ground WORK UID GID       Make the folder of a user's workspaces
   forget-node NODE              Make the cluster forget a node that has left it
+  join-about                    Print Slurm's version and its user, as JSON
+  give-key                      Print what a machine that joins is given, as JSON: the key is in it
+  take-key                      Take that, from stdin
+  collect-offers                Write down what nodes on other machines offer; print their names
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
   use [--live]                  Print what jobs have used, or those that run, as JSON
   metrics                       Print what slurmctld says of jobs and nodes, as JSON
@@ -316,6 +320,51 @@ def _forget_node(rest: list[str]) -> int:
     return 0
 
 
+def _join_about(rest: list[str]) -> int:
+    import json
+
+    from dshpc_setup import codec
+    from dshpc_setup.container import joining
+    from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    found = joining.about(LocalMachine(), slurm_user()[0])
+    print(json.dumps(codec.to_json(found, joining.ABOUT_SCHEMA)))
+    return 0
+
+
+def _give_key(rest: list[str]) -> int:
+    import json
+
+    from dshpc_setup import codec
+    from dshpc_setup.container import joining
+
+    _no_arguments(rest)
+    print(json.dumps(codec.to_json(joining.give(_paths()), joining.KEY_SCHEMA)))
+    return 0
+
+
+def _take_key(rest: list[str]) -> int:
+    from dshpc_setup.container import joining
+    from dshpc_setup.container.run import slurm_user
+
+    _no_arguments(rest)
+    changed = joining.take(_paths(), slurm_user(), joining.read_stdin())
+    print("changed" if changed else "ok")
+    return 0
+
+
+def _collect_offers(rest: list[str]) -> int:
+    from dshpc_setup.container import far
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    for name in far.collect(LocalMachine(), _paths()):
+        print(name)
+    return 0
+
+
 def _reconfigure(rest: list[str]) -> int:
     from dshpc_setup.container import reconfigure
     from dshpc_setup.machine.local import LocalMachine
@@ -507,6 +556,10 @@ _COMMANDS = {
     "add-ground": _add_ground,
     "associate": _associate,
     "forget-node": _forget_node,
+    "join-about": _join_about,
+    "give-key": _give_key,
+    "take-key": _take_key,
+    "collect-offers": _collect_offers,
     "reconfigure": _reconfigure,
     "check": _check,
     "rotate-key": _rotate_key,

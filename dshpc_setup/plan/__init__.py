@@ -104,12 +104,15 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         role=settings.place.role,
         controller=settings.prefix if settings.place.role == "worker" else "",
         shared_as=_shared_as(settings),
+        srun_ports=settings.srun_ports if settings.listens else None,
+        is_joined=settings.place.is_joined,
     )
 
 
 def _shared_as(settings: Settings) -> str:
     kind = settings.gpu_sharing.partition(":")[0]
-    return kind if settings.place.most_gpus and kind != "none" else ""
+    has_others = settings.place.most_gpus or settings.listens
+    return kind if has_others and kind != "none" else ""
 
 
 _NODES_PER_CPU = 16

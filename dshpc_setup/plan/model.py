@@ -104,6 +104,8 @@ class ClusterPlan:
     role: Literal["alone", "controller", "worker"] = "alone"
     controller: str = ""  # the controller's node, of a worker
     shared_as: str = ""  # the kind of `sharing` on any node, where there are others
+    srun_ports: tuple[int, int] | None = None  # None: other machines are none of the cluster's
+    is_joined: bool = False  # a worker on another machine than the controller's
 
     @property
     def has_other_nodes(self) -> bool:

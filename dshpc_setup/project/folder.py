@@ -43,6 +43,7 @@ REFUSED = f"{OWN}/refused.json"  # why the last run put nothing in force: refuse
 REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
+JOINED = f"{OWN}/joined.json"  # of which cluster elsewhere this machine is a node
 SETTINGS = f"{OWN}/settings.json"  # those that the files were last made with: settings/applied.py
 MANIFEST = "config/manifest.json"
 LIVE = f"config/{settings_module.LIVE_FILE}"  # read anew while the container runs: variable -> text
@@ -54,7 +55,8 @@ _READ = (
     OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST, LIVE,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
     REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
-    f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages", f"{OWN}/packages.json",
+    JOINED, f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages",
+    f"{OWN}/packages.json", f"{OWN}/join", f"{OWN}/join/tokens.json", f"{OWN}/join/service.json",
 )  # fmt: skip
 
 
@@ -78,6 +80,8 @@ class Project:
         self.owner = owner
         self.foreign = foreign
         self.ignored = tuple(ignored)
+        # What a join that is under way will leave in JOINED
+        self.joining: Mapping[str, Any] | None = None
 
     @property
     def own(self) -> Path:
@@ -260,7 +264,7 @@ class Project:
                 "file", "file", where, said.brief, said.details, steps=said.resolution
             )
             found = settings_module.read(flags=flags, env=env, remembered=self.remembered)
-            return replace(found, wrong=(unread, *found.wrong))
+            return self._placed(replace(found, wrong=(unread, *found.wrong)))
         if text is None and settings_file is not None:
             raise DshpcError(
                 f"There is no settings file {settings_file}.",
@@ -268,13 +272,24 @@ class Project:
                 ("Give the path of an existing file to --settings.",),
                 64,
             )
-        return settings_module.read(
-            flags=flags,
-            env=env,
-            remembered=self.remembered,
-            yaml_text=text,
-            yaml_name=str(settings_file) if settings_file else OWN_FILE,
+        return self._placed(
+            settings_module.read(
+                flags=flags,
+                env=env,
+                remembered=self.remembered,
+                yaml_text=text,
+                yaml_name=str(settings_file) if settings_file else OWN_FILE,
+            )
         )
+
+    def _placed(self, found: Reading) -> Reading:
+        """For the node that this machine has of a cluster elsewhere, where it has joined one."""
+        note = self.joining if self.joining is not None else self.read_note(JOINED)
+        node, controller = note.get("node"), note.get("controller")
+        if not isinstance(node, str) or not isinstance(controller, str):
+            return found
+        place = settings_module.Place("worker", node, controller=controller)
+        return replace(found, settings=found.settings.joined(place))
 
     @property
     def manifest(self) -> dict[str, str]:

@@ -56,6 +56,7 @@ class ComposeFile:
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False
     ports: tuple[str, ...] = ()  # ADDRESS:PORT:PORT
+    network_mode: str = ""  # "host": the machine's own network; "": one of the cluster's
     service: str = "slurm"
     own_network: bool = True  # of the cluster; else its containers have the machine's
     workers: tuple[ComposeFile, ...] = ()  # further nodes: of each counts what its service needs

@@ -209,6 +209,7 @@ def compose_file(
         simulated=plan.simulated or any(each.plan.simulated for each in workers),
         ports=rest_ports(settings, facts),
         own_network=facts.engine.kind != "builtin",
+        network_mode="host" if settings.listens else "",
     )
     return replace(whole, workers=tuple(_worker(whole, each, project, facts) for each in workers))
 
@@ -252,9 +253,9 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
 
 
 def rest_ports(settings: Settings, facts: HostFacts) -> tuple[str, ...]:
-    """What the engine publishes for slurmrestd: nothing with the built-in engine, whose container has the
-    machine's own network."""
-    if settings.rest in ("off", "on") or facts.engine.kind == "builtin":
+    """What the engine publishes for slurmrestd: nothing where the container has the machine's own network,
+    as with the built-in engine."""
+    if settings.rest in ("off", "on") or facts.engine.kind == "builtin" or settings.listens:
         return ()
     return (f"{settings.rest}:{settings.rest.rpartition(':')[2]}",)
 

@@ -48,13 +48,20 @@ class Place:
     role: Literal["alone", "controller", "worker"] = "alone"
     node: str = ""  # "": named as the cluster is
     most_gpus: int = 0  # that a node of the cluster has: the defaults of jobs are the same on all
+    controller: str = ""  # the address of its machine, of a worker on another one
 
     def to_env(self) -> dict[str, str]:
         """Variables that tell a container its place; none where it is alone."""
         if self.role == "alone":
             return {}
         named = {"DSHPC_NODE": self.node} if self.node else {}
-        return {"DSHPC_ROLE": self.role, **named, "DSHPC_MOST_GPUS": str(self.most_gpus)}
+        far = {"DSHPC_CONTROLLER": self.controller} if self.controller else {}
+        return {"DSHPC_ROLE": self.role, **named, "DSHPC_MOST_GPUS": str(self.most_gpus), **far}
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is a worker on another machine than the controller's."""
+        return bool(self.controller)
 
 
 ALONE = Place()
@@ -94,6 +101,8 @@ class Settings:
     longest_wait: str = "1h"  # "none": without end
     # slurmctld, slurmd, slurmdbd where accounting is on, then slurmd of further nodes on this machine
     slurm_ports: tuple[int, ...] = (6817, 6818)
+    listen: str = "off"  # off, or an address or an interface of this machine
+    srun_ports: tuple[int, int] = (61001, 61999)  # the first and the last
     clean_after: str = "30d"
     accounting: str = "off"  # off | on
     rest: str = "off"  # off | on | ADDRESS:PORT
@@ -164,6 +173,15 @@ class Settings:
             return self.nodes
         return (self.simulate,) * self.nodes
 
+    @property
+    def listens(self) -> bool:
+        """Whether other machines can be nodes."""
+        return self.listen != "off"
+
+    def joined(self, place: Place) -> Settings:
+        """Those of the one node that this machine has, of a cluster whose controller is elsewhere."""
+        return replace(self, place=place)
+
     def of_worker(self, number: int) -> Settings:
         """Those of a worker: the second node is number 2. One that simulates none has no GPU: those of
         the machine are the first node's."""
@@ -216,7 +234,8 @@ def of_container(env: Mapping[str, str]) -> Settings:
     count = int(most) if re.fullmatch(r"[0-9]{1,6}", most, re.ASCII) else 0
     node = env.get("DSHPC_NODE", "") if role == "worker" else ""
     is_worker = role == "worker"
-    return replace(settings, place=Place("worker" if is_worker else "controller", node, count))
+    far = env.get("DSHPC_CONTROLLER", "") if is_worker else ""
+    return replace(settings, place=Place("worker" if is_worker else "controller", node, count, far))
 
 
 @dataclass(frozen=True)
@@ -288,7 +307,7 @@ def read(
             else:
                 values[item.name], texts[item.name] = value, text
     settings = Settings(**values, sources=sources, texts=texts, hidden=hidden)
-    return Reading(_placed(settings), (*wrong, *_contradicting(settings)))
+    return Reading(_placed(settings), (*wrong, *_contradicting(settings), *_crowded(settings)))
 
 
 def _contradicting(settings: Settings) -> tuple[WrongSetting, ...]:
@@ -315,6 +334,25 @@ def _contradicting(settings: Settings) -> tuple[WrongSetting, ...]:
     )
 
 
+def _crowded(settings: Settings) -> tuple[WrongSetting, ...]:
+    """Several nodes here, and beside them other machines: those here have no address of this machine's."""
+    if not settings.listens or len(settings.profiles) == 1:
+        return ()
+    source = settings.sources["listen"]
+    said = f"listen = {settings.listen}, but {settings.sources['nodes'].where} asks for several nodes here."
+    return (
+        WrongSetting(
+            "value",
+            source.origin,
+            source.where,
+            f"{source.where}: {said}",
+            "A cluster of several machines has one node on each.",
+            "listen",
+            steps=("Leave one of the two out.",),
+        ),
+    )
+
+
 def _placed(settings: Settings) -> Settings:
     """As those of the first node, where there are several: a list says what it simulates, too."""
     if isinstance(settings.nodes, tuple):
@@ -323,7 +361,7 @@ def _placed(settings: Settings) -> Settings:
         sources = {**settings.sources, "simulate": settings.sources["nodes"]}
         settings = replace(settings, simulate=first, texts=texts, sources=sources)
     if not settings.worker_numbers:
-        return settings
+        return replace(settings, place=Place("controller")) if settings.listens else settings
     from dshpc_setup.machine.profiles import parse_profile
 
     profiles = set(settings.profiles) - {REMOVED}

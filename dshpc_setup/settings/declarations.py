@@ -243,6 +243,24 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "listen",
+        "off",
+        "For a cluster of several machines: the IPv4 address of this one, or its network interface, at which "
+        "Slurm listens for the others; off: at none.",
+        texts.listen,
+        "ADDRESS|INTERFACE|off",
+        in_container=True,
+    ),
+    Declaration(
+        "srun_ports",
+        (61001, 61999),
+        "Ports at which srun listens for other machines, the first and the last (Slurm's SrunPortRange), "
+        "where the setting listen names an address.",
+        texts.port_range,
+        "N-N",
+        in_container=True,
+    ),
+    Declaration(
         "clean_after",
         "30d",
         "Age at which dshpc job clean offers the workspace of an ended job, such as 30d or 12h.",

@@ -115,6 +115,36 @@ def ports(text: str) -> tuple[int, ...]:
     return found
 
 
+def listen(text: str) -> str:
+    """off, an IPv4 address that other machines can reach, or an interface's name (netdevice(7))."""
+    if text == "off":
+        return text
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        if re.fullmatch(r"[0-9.]+|.*:.*", text) or not re.fullmatch(r"[!-.0-~]{1,15}", text):
+            raise ValueError("must be off, an IPv4 address or a network interface's name") from None
+        return text
+    if address.version != 4:
+        raise ValueError(
+            "must be an IPv4 address: Slurm uses version 6 only where it is all there is"
+        )
+    if address.is_unspecified or address.is_multicast:
+        raise ValueError("must be one address of this machine: Slurm tells it to the others")
+    return text
+
+
+_FEWEST_PORTS = 64
+
+
+def port_range(text: str) -> tuple[int, int]:
+    """The first and the last port, and enough of them: each srun takes several."""
+    found = tuple(count(item.strip()) for item in text.split("-"))
+    if len(found) != 2 or found[0] < 1024 or not found[0] + _FEWEST_PORTS <= found[1] + 1 <= 65536:
+        raise ValueError(f"must be {_FEWEST_PORTS} ports at least from 1024 to 65535: 61001-61999")
+    return found[0], found[1]
+
+
 def rest(text: str) -> str:
     wanted = "off, on, or an IP address with a port: 127.0.0.1:6820"
     return text if text in ("off", "on") else _address(text, wanted)

@@ -24,6 +24,7 @@ from dshpc_setup.cluster import (
 )
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.stopping import MayStop
+from dshpc_setup.container import far
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
@@ -51,6 +52,7 @@ from dshpc_setup.setup.describe import (
     describe_missing,
     describe_plans,
 )
+from dshpc_setup.setup.joining import Joining, refuse_keyless, rejoined
 from dshpc_setup.setup.other_nodes import no_other_nodes
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
@@ -77,6 +79,7 @@ class Options:
     env: Mapping[str, str] | None = None  # where settings may stand; None: the machine's own
     image_file: Path | None = None  # the image is in it, and is not made here
     replayed: str | None = None  # the folder of a recorded machine: nothing of it can be started
+    joining: Joining | None = None  # the cluster elsewhere of which this machine becomes a node
 
 
 class Configure:
@@ -99,6 +102,9 @@ class Configure:
             str, Any
         ] = {}  # what the container says of its start, where it is over
         self._flags = dict(options.flags)
+        if options.joining is not None:
+            self._flags.update(options.joining.flags)
+            project.joining = options.joining.note
         self._engine: engine_choice.Kind = "docker"  # what starts the container
         self._workers: tuple[stanza.Worker, ...] = ()
 
@@ -115,6 +121,11 @@ class Configure:
             if self.options.replayed is None:
                 self.project.need_own()
             settings = self._settings()  # a wrong one is refused before anything is made
+            if settings.listens and self.options.replayed is None:
+                far.own_address(settings)
+            if self.options.joining is not None:
+                for text in self.options.joining.said:
+                    self.steps.note(text)
             if self.options.dry_run:
                 self._steps(settings)
             else:
@@ -166,8 +177,12 @@ class Configure:
     def _steps(self, settings: Settings) -> None:
         if not self.options.dry_run:
             apply.finish_interrupted(self.project)
+            if self.options.joining is not None:
+                self.options.joining.prepare()
         settings = self._through_engine(settings)
         facts = self._probe(settings)
+        if self.options.joining is None and not self.options.dry_run:
+            refuse_keyless(self.machine, settings)
         if self.options.replayed is None:
             settings = shared_folders.with_homes(self.machine, self.project, settings, facts)
         ideal = self._ideal(facts, settings)
@@ -243,11 +258,14 @@ class Configure:
         )
         self.machine = patient(self._given)
         kept = self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN
-        if chosen.kind != "builtin" or kept:
+        shares = chosen.kind == "builtin" or settings.listens  # the machine's own network
+        if not shares or kept or settings.place.is_joined:
             return settings
-        from dshpc_setup.setup import builtin_engine  # a fifth of what this program imports
+        from dshpc_setup.setup import kept_ports  # with the built-in engine a fifth of all imports
 
-        self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project, settings)
+        self._flags["slurm_ports"] = kept_ports.choose(
+            self.machine, self.project, settings, chosen.kind
+        )
         return self._settings()
 
     # -- the steps ----------------------------------------------------------------------------
@@ -474,7 +492,9 @@ class Configure:
                 return None
             compose = facts.engine.compose
             assert compose is not None  # made sure of in the first step: tools.ready
+            joining = self.options.joining
             may_stop = self.options.may_stop
+            has_key = joining is not None and rejoined(self.machine, settings, joining)
             try:
                 agreed = start.agreed(
                     self.machine,
@@ -515,6 +535,9 @@ class Configure:
             ends = engine_choice.ends_with_login(self.machine) if self._engine == "podman" else None
             if started and ends is not None:
                 self.steps.note(ends)
+            if joining is not None and not has_key:
+                self.reporter.progress("taking the cluster's key")
+                joining.connect(self.machine, settings.container)
             say("started" if started else "running already")
             return started
 
@@ -527,15 +550,23 @@ class Configure:
     ) -> None:
         with self.steps.step("verify") as say:
             self.reporter.progress("waiting for Slurm")
-            told = {} if started else self._ready
+            is_new = started or self.options.joining is not None
+            told = {} if is_new else self._ready
             told = told or verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
             wanted = settings.worker_containers
             workers.wait_ready(self.machine, wanted, self.reporter)
             cluster = verify.ask_cluster(self.machine, settings.container)
             known = [node.name for node in cluster.nodes]
-            if worker_changes.settle(self.machine, settings.container, known, tuple(wanted)):
+            is_joined = settings.place.is_joined
+            if not is_joined and worker_changes.settle(
+                self.machine, settings.container, known, tuple(wanted)
+            ):
                 cluster = verify.ask_cluster(self.machine, settings.container)
+            if settings.listens:
+                cluster, others = cluster.of_machine(settings.node)
+                for note in verify.of_others(others):
+                    self.steps.note(note)
             self.report.cluster = cluster
             for note in start_report.notes(told, cluster.usable):
                 self.steps.note(note)
@@ -544,7 +575,10 @@ class Configure:
             verify.judge_nodes(cluster, {plan.node: plan.gres_text, **planned}, own_files=own)
             has_gpu = any(node.gres for node in cluster.nodes)
             said = "ready"
-            if started:
-                said = verify.run_first_job(self.machine, settings.container, has_gpu)
+            if is_new:
+                node = settings.node if settings.listens else None
+                said = verify.run_first_job(self.machine, settings.container, has_gpu, node)
+            if self.options.joining is not None:
+                self.options.joining.conclude()
             say(f"{said}; {cluster.describe()}")
         serving.follow(self.machine, self.project, self.reporter, settings)

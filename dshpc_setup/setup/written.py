@@ -20,6 +20,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project.folder import (
     HIDDEN,
+    JOINED,
     LIVE,
     REMEMBERED,
     RENDERED,
@@ -123,6 +124,8 @@ def write(
         LIVE: json_text(settings.live_env()),
         RENDERED: rendered(origin.inputs, changes),
     }
+    if project.joining is not None:
+        notes[JOINED] = json_text(project.joining)
     if chosen := project.remembering(origin.flags):
         notes[REMEMBERED] = json_text(chosen)
     return apply.write(project, changes, notes)

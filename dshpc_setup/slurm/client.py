@@ -324,6 +324,11 @@ class Slurm:
         argv = ("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
         return self.run(*argv, deadline_s=deadline_s)
 
+    def describe_node(self, node: str, text: str, *, deadline_s: float) -> CommandResult:
+        """A word that slurmctld keeps with the node and gives to everybody who asks (Extra)."""
+        argv = ("scontrol", "update", f"nodename={node}", f"extra={text}")
+        return self.run(*argv, deadline_s=deadline_s)
+
     def delete_node(self, node: str, *, deadline_s: float) -> CommandResult:
         """One that has registered itself."""
         return self.run("scontrol", "delete", f"nodename={node}", deadline_s=deadline_s)

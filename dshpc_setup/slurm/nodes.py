@@ -38,6 +38,7 @@ class Node:
     )
     started: str = ""  # when the slurmd that registered it began, in local time
     version: str | None = None  # of that slurmd
+    address: str = ""  # at which it is called; of scontrol alone
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -198,9 +199,13 @@ def parse_rows(text: str) -> tuple[Node, ...]:
 
 def parse_line(text: str) -> Node | None:
     """One line of `scontrol -o show node`; None where it holds no state."""
+    text = re.sub(
+        r"\sExtra=dshpc1:\S+", "", text
+    )  # container/far.py: it may stand behind the reason
     state = re.search(r"(?:^|\s)State=(\S+)", text)
     if state is None:
         return None
+    address = re.search(r"\sNodeAddr=(\S+)", text)
     name = re.match(r"\s*NodeName=(\S+)", text)
     reason = re.search(r"\sReason=(.*?)(?:\s\[([^\]@]*)(?:@[^\]]*)?\])?\s*$", text)
     gres = re.search(r"\sGres=(\S+)", text)
@@ -217,6 +222,7 @@ def parse_line(text: str) -> Node | None:
         who=(reason[2] or "") if reason else "",
         started=started[1] if started else "",
         version=version[1] if version else None,
+        address=address[1] if address else "",
     )
 
 
@@ -237,7 +243,7 @@ def _joined(row: Node, line: Node | None) -> Node:
         return row
     return replace(
         row, reason=line.reason, flags=line.flags, who=line.who, started=line.started,
-        version=line.version,
+        version=line.version, address=line.address,
     )  # fmt: skip
 
 

@@ -12,18 +12,22 @@ from dshpc_setup import slurm_releases
 from dshpc_setup.machine import CommandResult
 
 _NEXT = "\x1e"
-_RUNNING = "JobID:|,BatchFlag:|,TimeUsed:|"
+_RUNNING = "JobID:|,BatchFlag:|,TimeUsed:|,BatchHost:|"
 _STEPS = "JobID:|,StepID:|,TimeUsed:|"
 _ALL = rf"""[ -e "$1/slurm.conf" ] || {{ echo 'no slurm.conf is in force'; exit 0; }}
 said=$(scontrol ping 2>&1); echo "$said"
 case "$said" in *' is UP'*) ;; *) exit 0 ;; esac
 printf '\036'; scontrol show config 2>/dev/null | grep '^SLURM_VERSION'
-printf '\036'; scontrol show node -o 2>/dev/null
+# Of several nodes this one has the processes of its own jobs; a worker on another machine looks at itself
+node=; [ -z "${{DSHPC_ROLE:-}}" ] || read -r node </run/dshpc/node
+own=; [ -z "${{DSHPC_CONTROLLER:-}}" ] || own=$node
+printf '\036'; scontrol show node -o $own 2>/dev/null
 printf '\036'; squeue -h -a -t OUT_OF_MEMORY -o '%i %j' 2>/dev/null
 # The processes first: slurmstepd stays until slurmctld knows that its job has ended
 printf '\036'; ps -eo args= | sed -n 's/^slurmstepd: \[\([^]]*\)\].*/\1/p'
-printf '\036'; squeue -h -a -t RUNNING -O '{_RUNNING}' 2>/dev/null
-printf '\036'; squeue -h -a -s -O '{_STEPS}' 2>/dev/null
+printf '\036'; squeue -h -a -t RUNNING ${{node:+-w "$node"}} -O '{_RUNNING}' 2>/dev/null |
+    sed -n "s/^\\([^|]*|[^|]*|[^|]*|\\)${{node:-[^|]*}}|.*/\\1/p"
+printf '\036'; squeue -h -a -s ${{node:+-w "$node"}} -O '{_STEPS}' 2>/dev/null
 printf '\036'; ! grep -q '^AccountingStorageType=.*/slurmdbd' "$1/slurm.conf" || sacctmgr ping 2>&1"""
 
 _FAILED = r"""for job in $(squeue -h -a -t FAILED -S i -o %A | tail -n "$1"); do

@@ -67,6 +67,10 @@ NOT_TYPED = {
         "./dshpc env add --apt python3-mpi4py && ./dshpc env lock && ./configure-environment --yes",
     ): "fetches 100 MB; test_nodes.py lets tasks meet by PMIx",
     (
+        "docs/how-to/other-machines.md",
+        "./configure-environment --yes --listen eth0       # an address of this machine, or an interface",
+    ): "takes two machines; test_join.py types it on two of a network of its own",
+    (
         "docs/how-to/without-docker.md",
         "./configure-environment --yes --engine builtin --simulate h100:2",
     ): "test_builtin_cluster.py types it",
@@ -104,6 +108,7 @@ FILES = {
     ("docs/how-to/rest.md", "yaml"): "tests/unit/settings/test_rest.py",
     ("docs/how-to/rest.md", "python"): "tests/integration/test_rest.py",
     ("docs/how-to/many-nodes.md", "text"): "tests/integration/test_nodes.py",
+    ("docs/how-to/other-machines.md", "text"): "tests/integration/test_join.py",
     ("README.md", "json"): "tests/unit/cli/test_documents.py",
     ("README.md", "yaml"): "tests/unit/cli/test_documents.py",
     ("docs/how-to/ci.md", "yaml"): "tests/integration/test_ci.py",

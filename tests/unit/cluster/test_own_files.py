@@ -21,7 +21,7 @@ __all__ = ["project"]
 OTHERS = {
     "prefix": "lab", "gpu": "none", "devices": "0", "unhealthy_gpus": "use", "simulate": "h100:2",
     "engine": "builtin", "nodes": "2", "home": "host", "mounts": "/data,/scratch:ro",
-    "slurm_ports": "20000,20001",
+    "slurm_ports": "20000,20001", "listen": "192.0.2.7", "srun_ports": "50000-50200",
     "work": "data", "workspace_access": "group", "partition": "long", "partitions": "short=1:00:00,week",
     "gpu_sharing": "shard:4", "gres_type": "index", "isolation": "enforced",
     "slurm_conf_extra": 'KillWait=60\nSchedulerParameters="defer"\nPartitionName=p2 Nodes=ALL MaxTime=5',
@@ -86,6 +86,7 @@ def test_together_they_are_all_found_where_they_are_written() -> None:
     every = {
         f"DSHPC_{name.upper()}": text for name, text in OTHERS.items() if name not in NOT_SILENT
     }
+    del every["DSHPC_NODES"]  # several here, and listening for others, exclude each other
     chosen = load(env=every)
     assert not overruled(chosen, own(rendered(chosen)), memory(chosen))
     kept_out = overruled(chosen, own(rendered(Settings())), memory(chosen))

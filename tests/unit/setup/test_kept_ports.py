@@ -14,7 +14,7 @@ from dshpc_setup.builtin import ports
 from dshpc_setup.machine.listeners import Listener
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
-from dshpc_setup.setup import builtin_engine
+from dshpc_setup.setup import kept_ports
 
 
 @dataclass
@@ -39,9 +39,9 @@ def all_free(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ports_are_a_clusters_own(tmp_path: Path) -> None:
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     one = project(tmp_path)
-    first = builtin_engine.kept_ports(machine, one, Settings(prefix="a"))
-    assert builtin_engine.kept_ports(machine, one, Settings(prefix="a")) == first
-    second = builtin_engine.kept_ports(machine, one, Settings(prefix="b"))
+    first = kept_ports.choose(machine, one, Settings(prefix="a"), "builtin")
+    assert kept_ports.choose(machine, one, Settings(prefix="a"), "builtin") == first
+    second = kept_ports.choose(machine, one, Settings(prefix="b"), "builtin")
     assert not set(first.split(",")) & set(second.split(","))
     kept = json.loads(ports.registry(machine.env).read_text())["clusters"]
     assert kept.keys() == {f"{tmp_path}:a", f"{tmp_path}:b"}
@@ -52,7 +52,8 @@ def test_ports_that_the_folder_remembers_come_back(tmp_path: Path) -> None:
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     settings = Settings(prefix="c", slurm_ports=(31234, 31235))
     assert (
-        builtin_engine.kept_ports(machine, project(tmp_path, prefix="c"), settings) == "31234,31235"
+        kept_ports.choose(machine, project(tmp_path, prefix="c"), settings, "builtin")
+        == "31234,31235"
     )
 
 
@@ -63,10 +64,10 @@ def test_a_port_that_another_program_has_is_chosen_again(
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     settings = Settings(prefix="c", slurm_ports=(31234, 31235))
     mine = project(tmp_path, prefix="c")
-    assert builtin_engine.kept_ports(machine, mine, settings) == "31234,31235"
+    assert kept_ports.choose(machine, mine, settings, "builtin") == "31234,31235"
     listens = Listener(31235, 0, 7)
     monkeypatch.setattr(ports, "listeners", lambda: [listens])
     monkeypatch.setattr(ports, "keep", partial(ports.keep, free=lambda port: port != listens.port))
-    first, second = builtin_engine.kept_ports(machine, mine, settings).split(",")
+    first, second = kept_ports.choose(machine, mine, settings, "builtin").split(",")
     assert first == "31234"
     assert second not in ("31234", "31235")

@@ -1,0 +1,67 @@
+"""A process of the cluster's owner beside it: started, found again by a note, ended.
+
+A service of systemd's where one outlives the session, as the built-in engine's supervisor is.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import dshpc_setup
+from dshpc_setup.builtin import processes
+from dshpc_setup.builtin.processes import Process
+from dshpc_setup.machine import Machine
+
+LOG = "supervisor.log"  # as units names it
+_DOWN_S = 10.0
+_MOST_SAID = 2000
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from dshpc_setup import cli; "
+    "sys.exit(cli.run(sys.argv[2:], 'dshpc'))"
+)
+
+
+def start(machine: Machine, folder: Path, arguments: Sequence[str], about: str) -> Process | None:
+    """`dshpc` with these arguments; what it says lies in the folder. None where it has ended at once."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / LOG).write_bytes(b"")
+    top = str(Path(dshpc_setup.__file__).parents[1])
+    # Under sudo it acts as who called it, as each command does
+    who = [
+        f"{name}={machine.env[name]}" for name in ("SUDO_UID", "SUDO_GID") if name in machine.env
+    ]
+    python = [sys.executable, "-I", "-c", _PROGRAM, top, *arguments]
+    program = [*(["env", *who] if who else []), *python]
+    from dshpc_setup.builtin import rights, units  # most runs start none
+
+    process = units.start(machine, folder, program, rights.current_user(), about=about)
+    if process is None:
+        process = processes.of(machine.start_daemon(program, log=str(folder / LOG)))
+    return process
+
+
+def said(folder: Path) -> str:
+    """The end of what it said."""
+    return (folder / LOG).read_text(errors="replace")[-_MOST_SAID:].strip()
+
+
+def end(process: Process) -> bool:
+    """Whether it ran."""
+    ran = processes.send(process, signal.SIGTERM)
+    if ran and not processes.wait_gone(process, _DOWN_S):
+        processes.send(process, signal.SIGKILL)
+    return ran
+
+
+def of_note(note: dict[str, object]) -> Process | None:
+    pid, ticks, boot = (note.get(key) for key in ("pid", "ticks", "boot"))
+    if isinstance(pid, int) and isinstance(ticks, int) and isinstance(boot, str):
+        return Process(pid, ticks, boot)
+    return None
+
+
+def to_note(process: Process, **more: object) -> dict[str, object]:
+    return {"pid": process.pid, "ticks": process.ticks, "boot": process.boot, **more}

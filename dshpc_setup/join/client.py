@@ -1,0 +1,302 @@
+"""`configure-environment --join TOKEN`: proofs before anything is written, then what the run is given."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from threading import Thread
+from typing import Any
+
+from dshpc_setup import __version__
+from dshpc_setup.engine import containers
+from dshpc_setup.environment.model import FOLDER
+from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
+from dshpc_setup.files.atomic import make_folder, write_atomic
+from dshpc_setup.join import cluster_facts, firewall, messages, share, token
+from dshpc_setup.join.answering import accept_for
+from dshpc_setup.join.asking import Asking
+from dshpc_setup.join.messages import Facts, Reach, Reached, Take
+from dshpc_setup.machine import Machine, addresses
+from dshpc_setup.machine.listeners import listen
+from dshpc_setup.project.folder import JOINED, Project
+from dshpc_setup.settings import texts
+
+CLOCK_S = 5.0
+_REACH_S = 5.0
+_LISTEN_S = 20.0
+_TAKE_S = 60.0
+_PLAIN = (
+    "Traffic between the machines is not encrypted: Debian's Slurm has no TLS. Whoever can listen on the "
+    "network between them can read scripts, output and environments of jobs. What to do: docs/security.md."
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for; `listen` and `node` are "" where this machine is to find them itself."""
+
+    token: str
+    node: str = ""
+    listen: str = ""
+    work: str = ""
+
+
+@dataclass
+class Join:
+    """A setup.joining.Joining. Made by `begin`, when all proofs have passed."""
+
+    project: Project
+    asking: Asking
+    facts: Facts
+    listen: str
+    work: str
+    said: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> Mapping[str, str | None]:
+        facts = self.facts
+        return {
+            **facts.settings,
+            "slurm_ports": ",".join(map(str, facts.slurm_ports)),
+            "srun_ports": "-".join(map(str, facts.srun_ports)),
+            "listen": self.listen,
+            **({"work": self.work} if self.work else {}),
+        }
+
+    @property
+    def note(self) -> Mapping[str, Any]:
+        return {"node": self.asking.node, "controller": self.facts.address}
+
+    def prepare(self) -> None:
+        folder = self.project.folder / FOLDER
+        if not self.facts.environment or folder.exists():
+            return
+        make_folder(folder, self.project.owner)
+        for name, text in self.facts.environment.items():
+            if re.fullmatch(r"[\w.-]{1,64}", name) and not name.startswith("."):
+                write_atomic(folder / name, text, owner=self.project.owner)
+
+    def connect(self, machine: Machine, container: str) -> None:
+        about = cluster_facts.about(machine, container)
+        taken = self.asking.ask("take", asdict(Take(about.slurm, about.slurm_uid)))
+        done = containers.exec_in(
+            machine,
+            container,
+            ["dshpc-node", "take-key"],
+            deadline_s=_TAKE_S,
+            stdin=str(taken["given"]),
+        )
+        if not done.ok:
+            raise DshpcError(
+                "The container did not take the key.",
+                done.text,
+                (Fix("Look at its log", "dshpc logs", step="look"),),
+            )
+        if done.stdout.strip() == "changed":  # its daemons run with the key of an earlier join
+            containers.restart(machine, container)
+
+    def conclude(self) -> None:
+        with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too
+            self.asking.ask("done")
+
+
+def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
+    """All proofs; raises DshpcError, and nothing has been written then."""
+    found = token.read(wanted.token)
+    node = wanted.node or _host_name(machine)
+    asking = Asking(found, node)
+    sent = time.time()
+    facts = messages.of_mapping(Facts, asking.ask("facts"))
+    apart = facts.clock - (sent + time.time()) / 2
+    _refuse_cluster(project, facts.prefix)
+    _refuse_name(node, facts)
+    _refuse_version(facts)
+    _refuse_clock(apart)
+    shared = share.look(wanted.work or facts.work, facts.probe)
+    if shared.refused is not None:
+        raise shared.refused
+    address = _address(wanted.listen, facts)
+    with _listening(address, facts, has_joined=bool(project.read_note(JOINED))) as reach:
+        reached = messages.of_mapping(Reached, asking.ask("reach", asdict(reach)))
+        _refuse_blocked(machine, facts, reach, reached)
+    said = (
+        f"The cluster {facts.prefix} at {facts.address} answers: Slurm {facts.slurm}, the clocks are "
+        f"{abs(apart):.1f} s apart, and the machines reach each other's ports.",
+        *shared.words(facts.address, address),
+        _PLAIN,
+    )
+    work = wanted.work or (facts.work if shared.is_same else "")
+    return Join(project, asking, facts, wanted.listen or address, work, said)
+
+
+def _host_name(machine: Machine) -> str:
+    """As Slurm wants a node's name: the host's, without its domain."""
+    text = (machine.read("/proc/sys/kernel/hostname").text or "").strip().partition(".")[0].lower()
+    name = re.sub(r"[^a-z0-9-]+", "-", text).strip("-")
+    return name if name[:1].isalpha() else f"node-{name}".rstrip("-")
+
+
+def _refuse_name(node: str, facts: Facts) -> None:
+    try:
+        texts.prefix(node)
+        if re.fullmatch(rf"{re.escape(facts.prefix)}-\d+", node):
+            raise ValueError("is what a node on the controller's own machine would be called")
+        if node == facts.prefix:
+            raise ValueError("is the controller's node")
+    except ValueError as error:
+        raise usage_error(
+            f"This machine cannot be the node {node}: its name {error}.",
+            "",
+            Fix("Give it another", "configure-environment --join TOKEN --node-name NAME"),
+        ) from None
+
+
+def _refuse_cluster(project: Project, prefix: str) -> None:
+    runtime, note = project.runtime(), project.read_note(JOINED)
+    if not runtime or (note and runtime.get("prefix") == prefix):
+        return
+    whose = "belongs to another cluster" if note else "holds a cluster of its own"
+    raise DshpcError(
+        f"The folder {project.folder} {whose}, {runtime.get('prefix')}.",
+        "A machine joins with a folder that holds none.",
+        (
+            Fix("Take another one", "configure-environment --join TOKEN --dir DIR"),
+            Fix("Or remove that cluster first", "dshpc destroy", step="alternative"),
+        ),
+    )
+
+
+def _refuse_version(facts: Facts) -> None:
+    if facts.version != __version__:
+        raise DshpcError(
+            f"The controller's machine has dsHPC setup {facts.version}, and this one {__version__}.",
+            "",
+            ("Take the same version on both, then run this again.",),
+        )
+
+
+def _refuse_clock(apart: float) -> None:
+    if abs(apart) <= CLOCK_S:
+        return
+    how = "behind" if apart > 0 else "ahead of"
+    raise DshpcError(
+        f"This machine's clock is {abs(apart):.0f} s {how} the controller's.",
+        f"{CLOCK_S:.0f} s at most: what Slurm's programs sign is worth nothing a minute later, by the "
+        "receiver's clock.",
+        (
+            Fix("Have both clocks kept right", "sudo timedatectl set-ntp true"),
+            Fix("See whether they are", "timedatectl", step="look"),
+        ),
+    )
+
+
+def _address(listen_at: str, facts: Facts) -> str:
+    """Of this machine, as the controller is to call it."""
+    try:
+        found = addresses.towards(facts.address)
+    except OSError as error:
+        raise DshpcError(
+            f"There is no way from this machine to {facts.address}.", error.strerror or str(error)
+        ) from None
+    if not listen_at:
+        return found
+    named = listen_at if re.fullmatch(r"[0-9.]+", listen_at) else addresses.of_interface(listen_at)
+    if named is None or not addresses.is_here(named):
+        raise usage_error(
+            f"--listen {listen_at}: this machine has no such address or interface.",
+            f"The way to the controller begins at {found}.",
+            Fix("See which there are", "ip -4 -brief address", step="look"),
+        )
+    if named != found:
+        raise usage_error(
+            f"--listen {listen_at}: this machine speaks to the controller from {found}, not from {named}.",
+            "Slurm calls a node back at the address that it sees.",
+            "Leave --listen out, or name that one.",
+        )
+    return named
+
+
+@contextlib.contextmanager
+def _listening(address: str, facts: Facts, *, has_joined: bool) -> Iterator[Reach]:
+    """Somebody answers here at slurmd's port, and at one of srun's, as long as the block runs."""
+    slurmd = facts.slurm_ports[1]
+    with contextlib.ExitStack() as open_:
+        srun = 0
+        for port in (slurmd, *range(facts.srun_ports[1], facts.srun_ports[0] - 1, -1)):
+            try:
+                there = open_.enter_context(listen(address, port))
+            except OSError as error:
+                if port != slurmd:
+                    continue
+                if has_joined and error.errno == errno.EADDRINUSE:
+                    continue  # slurmd of the join before answers there
+                raise _port_taken(address, port, error) from None
+            Thread(target=accept_for, args=(there, _LISTEN_S), daemon=True).start()
+            if port != slurmd:
+                srun = port
+                break
+        yield Reach(address, slurmd, srun)
+
+
+def _port_taken(address: str, port: int, error: OSError) -> DshpcError:
+    return DshpcError(
+        f"slurmd cannot listen at {address}:{port}.",
+        f"{error.strerror}. All nodes of a cluster have the same ports.",
+        (
+            Fix("See who listens there", f"ss -ltnp 'sport = :{port}'", step="look"),
+            Fix(
+                "End that program, or give the cluster other ports, on the controller's machine",
+                "configure-environment --slurm-ports N,N",
+            ),
+        ),
+    )
+
+
+def _refuse_blocked(machine: Machine, facts: Facts, reach: Reach, reached: Reached) -> None:
+    """Raises DshpcError that names each way that is closed, and where to open it."""
+    words: list[str] = []
+    steps: list[Fix] = []
+    closed = [
+        (reach.slurmd_port, reached.slurmd, "slurmd's port"),
+        (reach.srun_port, reached.srun, "a port of srun's"),
+    ]
+    for port, number, what in closed:
+        if number is not None:
+            words.append(
+                f"From {facts.address} to this machine, {what} {reach.address}:{port}: {os.strerror(number)}."
+            )
+    if reached.slurmd is not None or reached.srun is not None:
+        own = firewall.kind(machine)
+        if reached.slurmd is not None:
+            steps += firewall.let_in(
+                own, facts.address, reach.slurmd_port, reach.slurmd_port, "on this machine"
+            )
+        if reached.srun is not None:
+            steps += firewall.let_in(own, facts.address, *facts.srun_ports, "on this machine")
+    theirs = firewall.known(facts.firewall)
+    where = "on the controller's machine"
+    ctld = addresses.why_not_reached(facts.address, facts.slurm_ports[0], _REACH_S)
+    if ctld is not None:
+        port = facts.slurm_ports[0]
+        words.append(
+            f"From this machine to slurmctld, {facts.address}:{port}: {os.strerror(ctld)}."
+        )
+        steps += firewall.let_in(theirs, reach.address, port, port, where)
+    back = reached.listens and addresses.why_not_reached(facts.address, reached.listens, _REACH_S)
+    if back:
+        words.append(
+            f"From this machine to a port of srun's, {facts.address}:{reached.listens}: {os.strerror(back)}."
+        )
+        steps += firewall.let_in(theirs, reach.address, *facts.srun_ports, where)
+    if words:
+        raise DshpcError(
+            "The machines do not reach each other. Nothing was changed.",
+            "\n".join(words),
+            (*dict.fromkeys(steps), "Then run this again: the token is still good."),
+            Exit.INCOMPLETE,
+        )

@@ -1,0 +1,134 @@
+"""What the two sides of a join say to each other: a JSON object on one line each way, within TLS."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from dshpc_setup import codec
+from dshpc_setup.documents import foreign
+
+PROTOCOL = 1
+MOST_BYTES = 4 << 20
+Ask = Literal["facts", "reach", "take", "done"]
+Code = Literal[
+    "unknown", "expired", "revoked", "used",  # the token
+    "busy", "malformed", "protocol",  # the question
+    "name", "slurm", "slurm-user", "nat", "cluster",  # the cluster, or the machine that asks
+]  # fmt: skip
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Question:
+    protocol: int
+    ask: Ask
+    id: str
+    secret: str
+    node: str
+    value: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """`details` in the words of who refused; what to do is for who asked to say."""
+
+    code: Code
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    value: Mapping[str, Any] | None = None
+    refused: Refused | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A file in the controller's work folder: what it holds, and whose it is there."""
+
+    name: str
+    text: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The cluster. `settings`: name -> text, those that all nodes have alike and those of the image."""
+
+    prefix: str
+    address: str
+    slurm_ports: tuple[int, int]
+    srun_ports: tuple[int, int]
+    settings: Mapping[str, str]
+    environment: Mapping[str, str]  # files of `environment/`: what goes into the image
+    most_gpus: int
+    work: str
+    slurm: str  # its version
+    slurm_uid: int
+    version: str  # of dsHPC setup
+    firewall: str  # which one the controller's machine has
+    clock: float  # seconds of the epoch, as the answer is sent
+    probe: Probe | None = None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The machine that asks listens there meanwhile."""
+
+    address: str
+    slurmd_port: int
+    srun_port: int
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Error numbers of what could not be reached, None where it was. `listens`: a port of srun's range at
+    which the controller's machine listens for some seconds, 0 where none is free."""
+
+    slurmd: int | None
+    srun: int | None
+    seen: str  # the address that the question came from
+    listens: int
+
+
+@dataclass(frozen=True)
+class Take:
+    """Of the image that was made there: Slurm's version, and the number of its user."""
+
+    slurm: str
+    slurm_uid: int
+
+
+def to_line(value: Any, schema: str) -> bytes:
+    return json.dumps(codec.to_json(value, schema)).encode() + b"\n"
+
+
+def from_line(kind: type[_T], line: bytes, schema: str) -> _T:
+    """Raises ValueError."""
+    return codec.from_json(kind, foreign.value(line, most_bytes=MOST_BYTES), schema)
+
+
+def of_mapping(kind: type[_T], value: Mapping[str, Any] | None) -> _T:
+    """Raises ValueError."""
+    return codec.from_json(kind, value)
+
+
+def receive(stream: socket.socket) -> bytes:
+    """One line; raises OSError, and ValueError for what has no end within the limit."""
+    found = bytearray()
+    while not found.endswith(b"\n"):
+        part = stream.recv(65536)
+        if not part:
+            raise ValueError("the other side has ended before its line did")
+        found += part
+        if len(found) > MOST_BYTES:
+            raise ValueError("a line is longer than any of ours")
+    return bytes(found)
+
+
+QUESTION, ANSWER = "dshpc.join-question/1", "dshpc.join-answer/1"

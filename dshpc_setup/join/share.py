@@ -1,0 +1,74 @@
+"""Whether the work folder is the same one on both machines; else how it is shared by NFS, as text."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.join.messages import Probe
+
+_MOST = 4096
+
+
+@dataclass(frozen=True)
+class Shared:
+    work: str
+    is_same: bool
+    refused: DshpcError | None = None
+
+    def words(self, controller: str, own: str) -> tuple[str, ...]:
+        """What is said of it; `own` is this machine's address."""
+        if self.is_same:
+            return (f"The work folder {self.work} is the controller's.",)
+        return (
+            f"The work folder is not shared: {self.work} of the controller's machine is not here. Scripts, "
+            "data and logs of jobs stay on the machine where they run: give sbatch --output=/tmp/NAME, and "
+            "fetch it.",
+            *_recipe(self.work, controller, own),
+        )
+
+
+def look(work: str, probe: Probe | None) -> Shared:
+    """Found by the file that the controller's machine has left there for it."""
+    if probe is None:
+        return Shared(work, False)
+    try:
+        path = os.path.join(work, os.path.basename(probe.name))
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            found, text = os.fstat(handle), os.read(handle, _MOST).decode("ascii", "replace")
+        finally:
+            os.close(handle)
+    except OSError:
+        return Shared(work, False)
+    if text != probe.text:
+        return Shared(work, False)
+    if (found.st_uid, found.st_gid) == (probe.uid, probe.gid):
+        return Shared(work, True)
+    return Shared(
+        work,
+        True,
+        DshpcError(
+            f"The work folder {work} is shared, but files have other owners here.",
+            f"A file of {probe.uid}:{probe.gid} is {found.st_uid}:{found.st_gid}'s on this machine: jobs "
+            "would write as somebody else.",
+            (
+                Fix("See how it is mounted", f"findmnt -T {work}", step="look"),
+                "Export it without squashing (no_root_squash, no all_squash), and with NFSv4 let numbers be "
+                "numbers: nfs4_disable_idmapping=1 on both sides.",
+            ),
+        ),
+    )
+
+
+def _recipe(work: str, controller: str, own: str) -> tuple[str, ...]:
+    """The commands of an NFSv4 export and its mount, on Debian and on Fedora's kin."""
+    return (
+        "To share it by NFSv4, on the controller's machine: "
+        "sudo apt-get install nfs-kernel-server (or: sudo dnf install nfs-utils); "
+        f"echo '{work} {own}(rw,sync,no_subtree_check,no_root_squash)' | sudo tee -a /etc/exports; "
+        "sudo systemctl enable --now nfs-server; sudo exportfs -ra; and open TCP port 2049",
+        "And on this machine: sudo apt-get install nfs-common (or: sudo dnf install nfs-utils); "
+        f"sudo mkdir -p {work}; sudo mount -t nfs4 {controller}:{work} {work}; then join again.",
+    )

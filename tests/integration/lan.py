@@ -1,0 +1,123 @@
+"""Machines on one network: a network namespace each, joined by a bridge in one of its own, and what is cut.
+
+Each has a built-in engine with a store of its own, so that containers of one name are two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import (
+    PREFIX,
+    Outcome,
+    as_root,
+    command,
+    new_folder,
+    remove_folder,
+    run,
+)
+
+_NET = "10.231.{lan}.{number}"
+_LAN = 17 + os.getpid() % 200
+
+
+@dataclass(frozen=True)
+class Member:
+    """A machine of the network."""
+
+    space: str
+    address: str
+    top: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.top / "project"
+
+    def argv(self, *words: str) -> list[str]:
+        """A command line on that machine."""
+        return as_root(
+            "ip", "netns", "exec", self.space, "env", f"XDG_CACHE_HOME={self.top / 'cache'}", *words
+        )
+
+    def configure(self, *words: str) -> Outcome:
+        flags = ("--yes", "--json", "--dir", str(self.folder), "--engine", "builtin")
+        return run(self.argv(*command("configure-environment", *flags, *words)))
+
+    def dshpc(self, *words: str) -> Outcome:
+        return run(self.argv(*command("dshpc", *words)), cwd=self.folder)
+
+    def said(self, *words: str) -> str:
+        return self.dshpc(*words).good().stdout.strip()
+
+    def root(self, *words: str) -> str:
+        """What a command of container root that has to succeed prints."""
+        return self.said("exec", "--root", "--", *words)
+
+    @contextlib.contextmanager
+    def closed(self, *rule: str) -> Iterator[None]:
+        """A firewall of that machine, for the block."""
+        run(self.argv("iptables", "-A", "INPUT", *rule, "-j", "DROP")).good()
+        try:
+            yield
+        finally:
+            run(self.argv("iptables", "-D", "INPUT", *rule, "-j", "DROP")).good()
+
+    @contextlib.contextmanager
+    def unplugged(self) -> Iterator[None]:
+        run(self.argv("ip", "link", "set", "eth0", "down")).good()
+        try:
+            yield
+        finally:
+            run(self.argv("ip", "link", "set", "eth0", "up")).good()
+
+
+def _ip(*words: str) -> None:
+    run(as_root("ip", *words)).good()
+
+
+@contextlib.contextmanager
+def network(*names: str) -> Iterator[tuple[Member, ...]]:
+    """Machines by these names; nothing of them is left."""
+    switch = f"{PREFIX}switch"
+    spaces = [f"{PREFIX}{name}" for name in names]
+    top = new_folder("lan")
+    members = tuple(
+        Member(space, _NET.format(lan=_LAN, number=number), top / name)
+        for number, (space, name) in enumerate(zip(spaces, names, strict=True), 1)
+    )
+    for space in (switch, *spaces):
+        run(as_root("ip", "netns", "del", space))  # of a run that crashed
+    try:
+        _ip("netns", "add", switch)
+        _ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        _ip("-n", switch, "link", "set", "br0", "up")
+        for number, each in enumerate(members):
+            _ip("netns", "add", each.space)
+            _ip("-n", switch, "link", "add", f"v{number}", "type", "veth",
+                "peer", "name", "eth0", "netns", each.space)  # fmt: skip
+            _ip("-n", switch, "link", "set", f"v{number}", "master", "br0", "up")
+            _ip("-n", each.space, "addr", "add", f"{each.address}/24", "dev", "eth0")
+            _ip("-n", each.space, "link", "set", "eth0", "up")
+            _ip("-n", each.space, "link", "set", "lo", "up")
+            each.folder.mkdir(parents=True)
+        yield members
+    finally:
+        for each in members:
+            if (each.folder / ".dshpc").is_dir():
+                each.dshpc("node", "token", "--revoke")
+                each.dshpc("destroy", "--yes", "--stop-jobs", "--image")
+        for space in (switch, *spaces):
+            run(as_root("ip", "netns", "del", space))
+        remove_folder(top)
+
+
+def needs_namespaces() -> None:
+    """Fails where this machine cannot make them."""
+    if run(as_root("ip", "netns", "list")).code != 0:
+        pytest.fail("ip netns is missing or refused: sudo apt-get install iproute2 iptables")

@@ -1,0 +1,179 @@
+"""Another machine becomes a node: by a token, with proofs both ways, and jobs across the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import PREFIX, Cluster, Outcome, wait_until
+from tests.integration.engines import Engine
+from tests.integration.lan import Member, needs_namespaces, network
+
+pytestmark = pytest.mark.engines(
+    "builtin", why="each machine needs an engine with a store of its own, and this one is a folder"
+)
+NODE = "lab2"
+UID = "4711"
+
+
+@dataclass(frozen=True)
+class Lan:
+    """Two machines: a controller that listens, and one that has not joined yet; `image`: a file."""
+
+    first: Member
+    second: Member
+    image: Path
+
+    def token(self, *words: str) -> str:
+        line, *_ = self.first.said("node", "token", *words).splitlines()
+        assert line.startswith("./configure-environment --yes --join dshpc1-"), line
+        return line.split()[-1]
+
+    def join(self, token: str, *words: str) -> Outcome:
+        image = ("--image-file", str(self.image), "--simulate", "t4:1")
+        return self.second.configure("--join", token, "--node-name", NODE, *image, *words)
+
+    def ports(self) -> dict[str, int]:
+        text = (self.first.folder / "config/slurm.conf").read_text()
+        pairs = (line.split("=", 1) for line in text.splitlines() if line.startswith("Slurm"))
+        return {key: int(value) for key, value in pairs if key.endswith("Port")}
+
+
+@pytest.fixture(scope="module")
+def lan(
+    engine: Engine, standard: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lan]:
+    needs_namespaces()
+    image = tmp_path_factory.mktemp("image") / "image.tar.gz"
+    standard.dshpc("image", "save", str(image)).good()
+    with network("one", "two") as (first, second):
+        prefix = f"{PREFIX}lan"
+        made = first.configure(
+            "--prefix", prefix, "--simulate", "h100:2", "--listen", "eth0", "--image-file", str(image)
+        )  # fmt: skip
+        made.good()
+        yield Lan(first, second, image)
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    """It said so, and has written nothing."""
+    assert outcome.code != 0, outcome
+    for word in words:
+        assert word in outcome.stdout + outcome.stderr, (word, outcome)
+
+
+def test_what_is_closed_or_wrong_is_refused_before_anything_is_written(lan: Lan) -> None:
+    ports, token = lan.ports(), lan.token()
+    whole = "From this machine to slurmctld"
+    with lan.first.closed("-p", "tcp", "--dport", str(ports["SlurmctldPort"])):
+        refused(lan.join(token), whole, f"tcp dport {ports['SlurmctldPort']}", lan.first.address)
+    slurmd = ports["SlurmdPort"]
+    with lan.second.closed("-p", "tcp", "--dport", str(slurmd)):
+        refused(
+            lan.join(token), f"slurmd's port {lan.second.address}:{slurmd}", f"tcp dport {slurmd}"
+        )
+    refused(
+        lan.join(token[:-2] + ("AA" if token[-2:] != "AA" else "BB")), "not the token of a cluster"
+    )
+    refused(lan.join(token, "--node-name", f"{PREFIX}lan-3"), "its name")
+    (lan.first.folder / "work" / "here").write_text("")
+    lan.first.said("node", "token", "--revoke")
+    refused(lan.join(token), "No join service listens")
+    refused(lan.join(lan.token("--ttl", "1m"), "--listen", "192.0.2.77"), "no such address")
+    assert list(lan.second.folder.iterdir()) == []
+    lan.first.said("node", "token", "--revoke")
+    assert [path.name for path in (lan.first.folder / "work").glob(".dshpc-join-*")] == []
+
+
+def test_it_joins_and_takes_jobs(lan: Lan) -> None:
+    token = lan.token("--once")
+    report = lan.join(token).good().report
+    assert report["cluster"]["nodes"] == [{"name": NODE, "gres": "gpu:t4:1", "state": "idle"}]
+    assert "not encrypted" in " ".join(report["notes"])
+    there = lan.first.said("srun", "-N2", "--gres=gpu:1", "hostname").split()
+    assert sorted(there) == sorted([f"{PREFIX}lan", NODE])
+    # A user of whom that machine has not heard, and his home there
+    lan.first.root("dshpc-node", "add-user", UID, UID, "ada")
+    as_ada = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups")
+    script = 'id -un; test -O "$HOME" && echo home'
+    told = lan.first.root(*as_ada, "env", "HOME=/var/lib/dshpc/home/ada", "srun", "-w", NODE, "-D", "/tmp",
+                          "sh", "-c", script)  # fmt: skip
+    assert told.split() == ["ada", "home"]
+    # What it offers is known where jobs are submitted
+    assert "gpu:t4:1" in lan.first.said(
+        "run", "--dry-run", "--gpu-type", "t4", "--gpus", "1", "--", "true"
+    )
+    nodes = json.loads(lan.first.said("node", "list", "--json"))["nodes"]
+    assert [(node["name"], node["address"] == lan.second.address) for node in nodes][1:] == [
+        (NODE, True)
+    ]
+    log = (lan.first.folder / ".dshpc/join/log").read_text()
+    assert f"joined: {NODE} from {lan.second.address}" in log
+    assert token not in log
+    refused(lan.join(token, "--node-name", "lab3"), "used by another machine")
+
+
+def test_the_work_folder_is_one_and_the_key_is_nowhere_on_the_host(lan: Lan) -> None:
+    work = lan.first.folder / "work"
+    lan.first.said("srun", "-w", NODE, "sh", "-c", f"hostname >{work}/from")
+    assert (work / "from").read_text() == f"{NODE}\n"
+    key = lan.first.root("cat", "/var/lib/dshpc/key/slurm.key")
+    secret = json.loads(key)["keys"][0]["k"]
+    assert json.loads(lan.second.root("cat", "/var/lib/dshpc/key/slurm.key")) == json.loads(key)
+    for member in (lan.first, lan.second):
+        for path in (member.folder).rglob("*"):
+            if path.is_file() and "volumes" not in path.parts:
+                assert secret.encode() not in path.read_bytes(), path
+
+
+def test_doctor_finds_both_well_while_jobs_run_on_each(lan: Lan) -> None:
+    """Of the jobs of the other machine no process is here, which is no fault."""
+    jobs = [
+        lan.first.said("sbatch", "--parsable", "-w", node, "-o", "/dev/null", "--wrap", "sleep 300")
+        for node in (NODE, f"{PREFIX}lan")
+    ]
+    for job in jobs:
+        wait_until(lambda job=job: _state(lan, job) == "RUNNING", "the job runs", 30)  # type: ignore[misc]
+    for member in (lan.first, lan.second):
+        found = json.loads(member.dshpc("doctor", "--json").stdout)
+        broken = [it for it in found["findings"] if it["state"] in ("warn", "error", "crashed")]
+        assert broken == [], member
+    lan.first.said("scancel", *jobs)
+
+
+def test_unplugged_while_a_job_runs_it_comes_back_by_itself(lan: Lan) -> None:
+    out = lan.first.folder / "work" / "away"
+    job = lan.first.said(
+        "sbatch", "--parsable", "-w", NODE, "-o", str(out), "--wrap", "sleep 8; echo done"
+    )
+    wait_until(lambda: _state(lan, job) == "RUNNING", "the job runs", 30)
+    with lan.second.unplugged():
+        wait_until(lambda: out.exists() and out.read_text() == "done\n", "it ends, away", 60)
+    wait_until(lambda: _state(lan, job) == "COMPLETED", "its end is known", 120)
+    assert lan.first.said("srun", "-w", NODE, "hostname") == NODE
+
+
+def test_it_starts_anew_with_other_gpus_and_the_controller_knows(lan: Lan) -> None:
+    lan.second.configure("--simulate", "t4:2", "--no-build").good()
+    wait_until(
+        lambda: "gpu:t4:2" in lan.first.said("node", "list"), "the node has registered anew", 60
+    )
+    wait_until(
+        lambda: (
+            lan.first.dshpc(
+                "run", "--dry-run", "--gpu-type", "t4", "--gpus", "2", "--", "true"
+            ).code
+            == 0
+        ),
+        "what it offers is known",
+        60,
+    )
+
+
+def _state(lan: Lan, job: str) -> str:
+    words = lan.first.said("scontrol", "show", "job", job).split()
+    return next(word.split("=")[1] for word in words if word.startswith("JobState="))

@@ -1,0 +1,154 @@
+"""What is refused on the machine that joins: by clock, name, version, folder; and the firewall's command."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup import __version__
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.join import client, firewall, share
+from dshpc_setup.join.asking import Asking, refusal
+from dshpc_setup.join.messages import Code, Probe, Refused
+from dshpc_setup.join.token import Token
+from dshpc_setup.machine import Read
+from dshpc_setup.project.folder import Project
+from tests.unit.join.test_answering import FACTS
+
+
+@dataclass
+class Files:
+    """A machine that has these files."""
+
+    texts: dict[str, str]
+
+    def read(self, path: str) -> Read:
+        text = self.texts.get(path)
+        return Read("present" if text is not None else "absent", text)
+
+    def exists(self, path: str) -> bool:
+        return path in self.texts
+
+
+def test_clocks_up_to_five_seconds_apart() -> None:
+    client._refuse_clock(4.9)
+    client._refuse_clock(-4.9)
+    with pytest.raises(DshpcError, match="61 s behind"):
+        client._refuse_clock(61.0)
+    with pytest.raises(DshpcError, match="6 s ahead of"):
+        client._refuse_clock(-6.0)
+
+
+@pytest.mark.parametrize("name", ["lab", "lab-3", "Lab", "", "a b", "-x"])
+def test_names_that_no_other_machine_can_have(name: str) -> None:
+    with pytest.raises(DshpcError):
+        client._refuse_name(name, FACTS)
+
+
+@pytest.mark.parametrize("name", ["lab2", "lab-gpu", "node-3"])
+def test_names_that_one_can(name: str) -> None:
+    client._refuse_name(name, FACTS)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("gpu1.example.org\n", "gpu1"),
+        ("GPU_Box\n", "gpu-box"),
+        ("7of9\n", "node-7of9"),
+        ("", "node"),
+    ],
+)
+def test_a_machine_is_called_as_its_host(host: str, name: str) -> None:
+    machine: Any = Files({"/proc/sys/kernel/hostname": host})
+    assert client._host_name(machine) == name
+
+
+def test_another_version_is_told() -> None:
+    client._refuse_version(replace(FACTS, version=__version__))
+    with pytest.raises(DshpcError, match="has dsHPC setup 99"):
+        client._refuse_version(replace(FACTS, version="99"))
+
+
+def test_a_folder_with_a_cluster_of_its_own_does_not_join(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    client._refuse_cluster(project, "lab")
+    (tmp_path / ".dshpc").mkdir()
+    project.write_json(".dshpc/runtime.json", {"container": "x-slurm", "prefix": "x", "work": "/w"})
+    with pytest.raises(DshpcError, match="holds a cluster of its own"):
+        client._refuse_cluster(project, "lab")
+    project.write_json(".dshpc/joined.json", {"node": "lab2", "controller": "10.0.0.1"})
+    with pytest.raises(DshpcError, match="belongs to another cluster"):
+        client._refuse_cluster(project, "lab")
+    client._refuse_cluster(project, "x")
+
+
+@pytest.mark.parametrize(
+    ("files", "kind", "words"),
+    [
+        ({"/run/firewalld": ""}, "firewalld", 'port port="61001-61999" protocol="tcp" accept'),
+        (
+            {"/etc/ufw/ufw.conf": "ENABLED=yes\n"},
+            "ufw",
+            "from 10.0.0.2 to any port 61001:61999 proto tcp",
+        ),
+        (
+            {"/etc/ufw/ufw.conf": "ENABLED=no\n"},
+            "nftables",
+            "ip saddr 10.0.0.2 tcp dport 61001-61999 accept",
+        ),
+    ],
+)
+def test_the_command_of_the_firewall_that_is_there(
+    files: dict[str, str], kind: Any, words: str
+) -> None:
+    machine: Any = Files(files)
+    assert firewall.kind(machine) == kind
+    (step,) = firewall.let_in(kind, "10.0.0.2", 61001, 61999, "here")
+    assert words in (step.command or "")
+    assert len(firewall.let_in(None, "10.0.0.2", 6818, 6818, "there")) == 3
+
+
+def test_a_folder_is_the_same_where_its_file_is(tmp_path: Path) -> None:
+    probe = Probe("probe", "text", os.getuid(), os.getgid())
+    assert not share.look(str(tmp_path), probe).is_same
+    (tmp_path / "probe").write_text("text")
+    mine = (tmp_path / "probe").stat()
+    found = share.look(str(tmp_path), replace(probe, gid=mine.st_gid))
+    assert (found.is_same, found.refused) == (True, None)
+    squashed = share.look(str(tmp_path), replace(probe, uid=mine.st_uid + 1))
+    assert squashed.refused is not None
+    assert "other owners" in squashed.refused.brief
+    assert not share.look(str(tmp_path), replace(probe, text="another")).is_same
+    assert not share.look(str(tmp_path), None).is_same
+
+
+def test_no_link_is_taken_for_the_file(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("text")
+    (tmp_path / "probe").symlink_to("there")
+    assert not share.look(str(tmp_path), Probe("probe", "text", 0, 0)).is_same
+
+
+def test_without_a_share_it_says_what_to_do() -> None:
+    said = " ".join(share.Shared("/srv/work", False).words("10.0.0.1", "10.0.0.2"))
+    for word in ("not shared", "exportfs", "/srv/work 10.0.0.2(", "10.0.0.1:/srv/work"):
+        assert word in said
+
+
+CODES: tuple[Code, ...] = (
+    "unknown", "expired", "revoked", "used", "busy", "malformed", "protocol", "name", "slurm", "slurm-user",
+    "nat", "cluster",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_refusal_has_words_and_a_step(code: Code) -> None:
+    asked = Asking(Token("10.0.0.1", 61999, "00" * 32, "00" * 6, "00" * 16), "lab2")
+    error = refusal(Refused(code, "10.0.0.9"), asked)
+    assert error.brief
+    assert error.steps
+    assert error.exit_code != 0
