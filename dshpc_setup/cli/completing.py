@@ -17,7 +17,7 @@ WORD = "__complete"
 _DEADLINE_S = 0.2
 _MOST = 200
 
-_ARGUMENTS = {
+_ARGUMENTS: dict[tuple[str, ...], str] = {
     ("job", "show"): "jobs",
     ("job", "logs"): "jobs",
     ("job", "cancel"): "jobs",
