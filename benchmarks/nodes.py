@@ -300,12 +300,22 @@ chmod 600 /etc/slurm/slurm.key
 began=$(date +%s.%N)
 slurmctld -D > /tmp/slurmctld.log 2>&1 &
 until scontrol ping 2>/dev/null | grep -q UP; do sleep 0.1; done
-i=0
-while [ "$i" -lt "$1" ]; do
-    i=$((i + 1))
-    slurmd -Z -N "node$i" --conf "Port=$((20000 + i)) CPUs=1 RealMemory=100" > /tmp/slurmd.log 2>&1
+# One whose registration is lost in the crowd ends: it is started again, as a supervisor would
+start() {
+    i=0
+    while [ "$i" -lt "$1" ]; do
+        i=$((i + 1))
+        [ -e "/run/slurm/node$i.pid" ] ||
+            slurmd -Z -N "node$i" --conf "Port=$((20000 + i)) CPUs=1 RealMemory=100" > /tmp/slurmd.log 2>&1
+    done
+}
+start "$1"
+looked=0
+until [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" -ge "$1" ]; do
+    sleep 0.2
+    looked=$((looked + 1))
+    [ $((looked % 25)) -ne 0 ] || start "$1"
 done
-until [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" -ge "$1" ]; do sleep 0.2; done
 echo "ready $(date +%s.%N | awk -v b="$began" '{print $1 - b}')"
 began=$(date +%s.%N)
 i=0

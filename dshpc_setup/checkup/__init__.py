@@ -197,9 +197,10 @@ def _machine(
     `settings` are None where those of the project cannot be used.
     """
     patience = inspecting.patience(project.runtime() if project else {})
-    until = machine.clock() + DEADLINE_S * patience
+    more_s = other_nodes.more_s(project)  # the other nodes are asked at the same time
+    until = machine.clock() + DEADLINE_S * patience + more_s
     facts = probes.gather(seen, deadline_s=_FACTS_S)
-    if facts.engine.state == "timeout" and patience > 1:
+    if facts.engine.state == "timeout" and (patience > 1 or more_s):
         say(facts)  # should the machine not answer at all now
         left_s = until - machine.clock() - (DEADLINE_S - _FACTS_S)
         facts = probes.gather(seen, deadline_s=left_s)

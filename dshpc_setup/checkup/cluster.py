@@ -72,7 +72,7 @@ def look(
 
 
 def _command_s(project: Project) -> float:
-    return COMMAND_S * patience(project.runtime())
+    return COMMAND_S * patience(project.runtime()) + other_nodes.more_s(project)
 
 
 def _ours(machine: Machine, project: Project, name: str) -> Container | None:

@@ -15,7 +15,7 @@ from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.observed.model import NodeSeen, WorkFolder
 from dshpc_setup.project.folder import Project
 
-_EACH_S = 1.5  # of a machine that carries many nodes, for each of them
+_EACH_S = 2.0  # of a machine that carries many nodes, for each of them
 
 
 def more_s(project: Project | None) -> float:

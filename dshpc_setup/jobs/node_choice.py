@@ -119,4 +119,5 @@ def free_now(machine: Machine, asked: Request, has: Offer) -> tuple[Offer, tuple
         able = [each for each in there if isinstance(_fit(asked, each, None), Fit)]
         has = next(iter([*(each for each, _ in free.values()), *able]), has)
     models = free[has.node][1] if has.node in free else frozenset[str]()
-    return has, tuple(node for node, (_, own) in free.items() if own == models)
+    names = (node for node, (_, own) in free.items() if own == models)
+    return has, tuple(sorted(names, key=lambda name: (len(name), name)))
