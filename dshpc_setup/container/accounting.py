@@ -307,9 +307,9 @@ def _logins(paths: Paths) -> list[str]:
 
 def renew_key(machine: Machine, paths: Paths) -> None:
     """slurmdbd reads the key as it starts: it is started again where it runs, before others sign with it."""
-    if not _is_ours(machine, paths):
+    text = read_text(paths.database_conf)
+    if text is None or not _is_ours(machine, paths):
         return
-    text = read_text(paths.database_conf) or ""
     port = int(slurm_conf.last(text, "DbdPort") or DATABASE_PORT)
     daemons.restart(machine, paths, DAEMON, port)
 

@@ -204,3 +204,6 @@ def _database_at_rest(machine: Machine, paths: Paths, settings: Settings) -> Ite
                 )
             time.sleep(_POLL_S)
         yield
+    until = time.monotonic() + _ENDED_S  # who asks sacct after a backup is to have an answer
+    while not os.path.exists(f"{paths.run}/database/ready") and time.monotonic() < until:
+        time.sleep(_POLL_S)

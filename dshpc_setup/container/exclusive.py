@@ -12,10 +12,11 @@ from dshpc_setup.files.storage import open_lock
 from dshpc_setup.slurm.paths import Paths
 
 Change = Literal["dshpc reconfigure", "dshpc key rotate", "dshpc backup"]
-# A reconfiguration holds both, so that whoever is refused can tell which of the two runs
+# Each one's own lock comes first, and after it those of the changes that must not run beside it, so that
+# whoever is refused can tell which of them runs
 _LOCKS: dict[Change, tuple[str, ...]] = {
-    "dshpc reconfigure": ("reconfigure.lock", "key.lock"),
-    "dshpc key rotate": ("key.lock",),
+    "dshpc reconfigure": ("reconfigure.lock", "key.lock", "backup.lock"),
+    "dshpc key rotate": ("key.lock", "backup.lock"),
     "dshpc backup": ("backup.lock",),
 }
 
@@ -43,16 +44,17 @@ def _take(held: ExitStack, paths: Paths, name: str) -> bool:
 
 
 def _holder(paths: Paths, name: str, refused: Change) -> Change:
-    """Which change holds a lock that `refused` could not take."""
-    if name == "reconfigure.lock":
-        return "dshpc reconfigure"
-    if name == "backup.lock":
-        return "dshpc backup"
-    if refused == "dshpc reconfigure":  # it has the other lock already
-        return "dshpc key rotate"
-    with ExitStack() as asked:
-        free = _take(asked, paths, "reconfigure.lock")
-    return "dshpc key rotate" if free else "dshpc reconfigure"
+    """Which change holds a lock that `refused` could not take: the first whose own lock is held by others."""
+    mine = _LOCKS[refused][: _LOCKS[refused].index(name)]
+    for change, (own, *_) in _LOCKS.items():
+        if own == name:
+            return change
+        if own in mine:
+            continue
+        with ExitStack() as asked:
+            if not _take(asked, paths, own):
+                return change
+    return refused
 
 
 def _busy(holder: Change) -> DshpcError:

@@ -46,8 +46,9 @@ def sacct(cluster: Cluster, *options: str) -> list[list[str]]:
 
 
 def ended(cluster: Cluster) -> dict[str, str]:
+    """Job -> its state. By whom one was cancelled ("CANCELLED by 0") slurmctld forgets as it is restarted."""
     rows = sacct(cluster, "--format=JobID,State")
-    return {job: state for job, state in rows if state not in ("RUNNING", "PENDING")}
+    return {job: state.split()[0] for job, state in rows if state not in ("RUNNING", "PENDING")}
 
 
 def is_up(cluster: Cluster) -> bool:

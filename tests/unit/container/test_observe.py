@@ -73,7 +73,7 @@ def machine(slurm: Answer | None = None, daemons: Answer | None = None) -> Conta
     return Container(
         commands={
             "sh -c [": slurm or Answer(SLURM),
-            "sh -c rest=": daemons or Answer(DAEMONS),
+            "sh -c more=": daemons or Answer(DAEMONS),
             "getent hosts": Answer("127.0.0.1 lab"),
         },
         files={"/proc/7/stat": "7 (a) b) Z 1 7", "/proc/8/stat": "8 (sh) S 1 8", "/proc/x": "Z"},
