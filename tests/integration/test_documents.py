@@ -103,6 +103,7 @@ NOT_TYPED = {
 FILES = {
     ("docs/how-to/rest.md", "yaml"): "tests/unit/settings/test_rest.py",
     ("docs/how-to/rest.md", "python"): "tests/integration/test_rest.py",
+    ("docs/how-to/homes.md", "yaml"): "tests/unit/settings/test_places.py",
     ("docs/how-to/many-nodes.md", "text"): "tests/integration/test_nodes.py",
     ("README.md", "json"): "tests/unit/cli/test_documents.py",
     ("README.md", "yaml"): "tests/unit/cli/test_documents.py",
