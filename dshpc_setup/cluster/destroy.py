@@ -16,6 +16,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.render.stanza import PROJECT_LABEL, VOLUMES
 from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.terminal.sanitize import plain
 
 BUILD_LABEL = "org.dshpc.build"
 
@@ -106,9 +107,12 @@ def _ask(
 ) -> None:
     also = " and its image" if image else ""
     jobs = stopping.for_good(machine, there)
+    seen = cluster.project.runtime()
+    lent = () if cluster.former else (*seen.get("homes", ()), *seen.get("mounts", ()))
+    homes = "the homes that it keeps" if seen.get("homes") else "their homes"
     question = (
-        f"Remove the cluster {cluster.prefix}{also}, with its job queue, users, their homes (what jobs left "
-        f"in $HOME) and key? Your files in {cluster.work} stay.{jobs}"
+        f"Remove the cluster {cluster.prefix}{also}, with its job queue, users, {homes} (what jobs left "
+        f"in $HOME) and key? Your files in {' and '.join(map(plain, (cluster.work, *lent)))} stay.{jobs}"
     )
     if not reporter.ask(question, by_yes=stop_jobs or not jobs):
         flags = f"--yes {stopping.FLAG}" if jobs else "--yes"

@@ -107,6 +107,7 @@ NOT_TYPED = {
 FILES = {
     ("docs/how-to/rest.md", "yaml"): "tests/unit/settings/test_rest.py",
     ("docs/how-to/rest.md", "python"): "tests/integration/test_rest.py",
+    ("docs/how-to/homes.md", "yaml"): "tests/unit/settings/test_places.py",
     ("docs/how-to/many-nodes.md", "text"): "tests/integration/test_nodes.py",
     ("docs/how-to/other-machines.md", "text"): "tests/integration/test_join.py",
     ("README.md", "json"): "tests/unit/cli/test_documents.py",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +65,13 @@ def test_those_that_can() -> None:
     assert load().mounts == ()
     with pytest.raises(DshpcError, match="home"):
         load(flags={"home": "elsewhere"})
+
+
+def test_what_the_page_shows() -> None:
+    text = (Path(__file__).parents[3] / "docs/how-to/homes.md").read_text()
+    blocks = [load(yaml_text=block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
+    assert [each.home for each in blocks] == ["host", "kept", ""]
+    assert blocks[-1].mounts == ("/data", "/scratch:ro")
 
 
 @given(st.lists(parts, min_size=1, max_size=4), st.booleans())
