@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup.environment.target import MACHINES, PYTHON
+from dshpc_setup.environment.target import FULL, MACHINES, PYTHON
 from dshpc_setup.errors import DshpcError, usage_error
 
 Kind = Literal["lock", "requirements"]
@@ -25,6 +25,8 @@ _WANTED = f"It holds {PROJECT} with {LOCK}, or {REQUIREMENTS}."
 _ELSEWHERE = re.compile(
     r"(?:-r|--requirements?|-c|--constraints?|-e|--editable)(?=[ =]|\S)|\.{0,2}/|\.{1,2}$|file:|\S+ *@ *file:"
 )
+_REQUIRES = re.compile(r'(?m)^requires-python = "([^"\n]{1,200})"')
+_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<) *([0-9]{1,4}(?:\.[0-9]{1,4})*)(\.\*)?")
 _ARCHITECTURES = {wheels: name for name, wheels in MACHINES.items()} | {"arm64": "arm64"}
 
 
@@ -68,6 +70,7 @@ def read(folder: str) -> Declared:
     if lock is not None:
         if project is None:
             raise usage_error(f"{folder} has {LOCK}, and no {PROJECT} that it belongs to.", _WANTED)
+        _check_python(lock, folder)
         return Declared(folder, "lock", ((PROJECT, project), (LOCK, lock)))
     if requirements is not None:
         check_requirements(requirements, os.path.join(folder, REQUIREMENTS))
@@ -86,6 +89,41 @@ def read(folder: str) -> Declared:
                 f"Write the Python packages of it into {REQUIREMENTS} beside it.",
             )
     raise usage_error(f"{folder} declares no environment.", _WANTED)
+
+
+def _check_python(lock: bytes, folder: str) -> None:
+    found = _REQUIRES.search(lock.decode(errors="replace"))
+    if found is not None and not allows(found[1], FULL):
+        raise usage_error(
+            f"The project {folder} is for Python {found[1]}, and jobs have {PYTHON}.", "",
+            f"Let it have that one, too (requires-python in {PROJECT}), and lock it again: uv lock",
+        )  # fmt: skip
+
+
+def allows(specifiers: str, version: str) -> bool:
+    """Whether a version of Python is one of them, as uv writes them; what is not understood is left to uv."""
+    has = _numbers(version)
+    for operator, text, is_family in _CLAUSE.findall(specifiers):
+        wanted = _numbers(text)
+        length = len(text.split("."))
+        is_same = has[:length] == wanted[:length]
+        good = {
+            ">=": has >= wanted,
+            ">": has > wanted,
+            "<=": has <= wanted,
+            "<": has < wanted,
+            "==": is_same if is_family else has == wanted,
+            "!=": not (is_same if is_family else has == wanted),
+            "~=": has >= wanted and has[: length - 1] == wanted[: length - 1],
+        }
+        if not good[operator]:
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = [int(part) for part in version.split(".")[:3]]
+    return (*parts, 0, 0, 0)[:3]
 
 
 def check_requirements(text: bytes, path: str) -> None:

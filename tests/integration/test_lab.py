@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, Cluster, run, wait_until
+from tests.integration.cluster import ROOT, Cluster, as_user, run, wait_until
 from tests.integration.test_dashboard_browser import python
 
 __all__ = ["python"]
 
 pytestmark = pytest.mark.engines("docker", "builtin")
+OTHER = 34571  # a user of this machine
 
 
 @dataclass
@@ -109,3 +110,19 @@ def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
     wait_until(lambda: not lab.jobs(), "its job has ended")
     status, text = asked(port, "/lab")
     assert (status, "dshpc lab" in text) == (503, True)
+
+
+@pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
+def test_nobody_else_is_led_to_it(lab: Lab) -> None:
+    port, token, _ = lab.dshpc("--gpus", "0")
+    work = lab.cluster.work
+    refused = as_user(OTHER, "dshpc", "lab", "--attach", cwd=work)
+    assert refused.code == 2
+    assert "There is no job lab of yours" in refused.stderr
+    socket = lab.cluster.said(
+        "sh", "-c", "ls /var/lib/dshpc/home/root/.local/state/dshpc-ssh/lab.sock"
+    )
+    looks = as_user(OTHER, "dshpc", "exec", "--", "stat", socket, cwd=work)
+    assert "Permission denied" in looks.stderr
+    assert asked(port, f"/api/status?token={token[::-1]}")[0] == 403
+    assert asked(port, f"/api/status?token={token}")[0] == 200

@@ -58,6 +58,28 @@ def test_a_locked_project_comes_before_requirements(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("specifiers", "fits"),
+    [
+        (">=3.10", True), (">=3.13", True), (">=3.13.5", True), (">=3.14", False), (">=3.13.6", False),
+        (">=3.10, <3.13", False), (">=3.10, <3.14", True), ("<3.13.5", False), ("<=3.13.5", True),
+        ("==3.13.*", True), ("==3.12.*", False), ("==3.13.5", True), ("==3.13.4", False),
+        ("!=3.13.*", False), ("~=3.10", True), ("~=3.13.2", True), ("~=3.12.2", False), (">3.13", True),
+        (">=4", False), (">=3", True), ("whatever", True),
+    ],
+)  # fmt: skip
+def test_the_images_python_has_to_be_allowed(tmp_path: Path, specifiers: str, fits: bool) -> None:
+    assert declared_folder.allows(specifiers, "3.13.5") == fits
+    lock = f'version = 1\nrequires-python = "{specifiers}"\n'
+    path = folder(tmp_path, uv_lock=lock, pyproject_toml="[project]\n")
+    if fits:
+        assert read(path).kind == "lock"
+    else:
+        with pytest.raises(DshpcError, match=r"and jobs have 3\.13") as refused:
+            read(path)
+        assert refused.value.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
     ("files", "says"),
     [
         ({}, "declares no environment"),
