@@ -39,10 +39,20 @@ from dshpc_setup.terminal.sanitize import counted, harmless
 
 FOLDER = "dashboard"
 _MOST_REPORTS = 100
+_FLOW_S = 30.0  # how long its jobs have run changes by itself
 _CODES = {
     Exit.USAGE: HTTPStatus.BAD_REQUEST,
     Exit.INCOMPLETE: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """A workflow as it was told when the jobs were of that version."""
+
+    version: int
+    at: float
+    told: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class Site:
     access: Access
     browser: Scripts = field(default_factory=lambda: Scripts((), ()))
     _reports: dict[str, JobReport] = field(default_factory=dict, repr=False)
+    _flows: dict[str, _Flow] = field(default_factory=dict, repr=False)
 
     @property
     def scripts(self) -> tuple[str, ...]:
@@ -111,6 +122,18 @@ class Site:
                 self._reports.pop(next(iter(self._reports)), None)
             self._reports[number] = report
         return self._reports[number]
+
+    def workflow(self, name: str) -> dict[str, Any]:
+        """A `dshpc.workflow/1`, asked for again once any job is other than it was."""
+        now, at = self.board.look().jobs.version, self.board.time()
+        kept = self._flows.get(name)
+        if kept is not None and kept.version == now and at - kept.at < _FLOW_S:
+            return kept.told
+        told = self.source.workflow(name)
+        while len(self._flows) >= _MOST_REPORTS:
+            self._flows.pop(next(iter(self._flows)), None)
+        self._flows[name] = _Flow(now, at, told)
+        return told
 
     def failed(self, error: DshpcError, code: int | None = None) -> HTMLResponse:
         """The error as a page; where it may pass by itself, the page looks again."""

@@ -43,7 +43,7 @@ def name_of(request: Request) -> str:
 
 
 def workflow(site: Site, request: Request) -> Response:
-    told = site.source.workflow(name_of(request))
+    told = site.workflow(name_of(request))
     jobs = [_job(each) for each in told.get("jobs", ())]
     drawn = graph.graph(
         {

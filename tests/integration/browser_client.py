@@ -21,7 +21,15 @@ def main(address: str, axe: str, job: str, array: str) -> dict[str, Any]:
     paths = [
         *("/", "/jobs", f"/jobs/{job}", f"/jobs/{job}/files/", f"/jobs/{job}/cancel", "/gpus/0"),
         *("/run", "/run/monte-carlo-pi", "/health", "/health/DSH-NV-002", "/setup", "/none"),
-        *("/usage", "/workflows", "/workflows/pages", "/health/fix", "/nodes", f"/jobs/{array}"),
+        *(
+            "/usage",
+            "/workflows",
+            "/workflows/pages",
+            "/health/fix",
+            "/nodes",
+            "/setup/try?name=simulate&value=t4:1",
+            f"/jobs/{array}",
+        ),
     ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

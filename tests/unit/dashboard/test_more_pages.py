@@ -137,6 +137,24 @@ def test_a_workflow_is_a_picture_and_a_table(visitor: Visitor) -> None:
     assert "lines" not in visitor.get("/api/workflows/steps").json()
 
 
+def test_a_workflow_is_asked_for_when_jobs_have_changed(visitor: Visitor) -> None:
+    asked: list[str] = []
+    answer = visitor.source.workflow
+
+    def workflow(name: str) -> dict[str, Any]:
+        asked.append(name)
+        return answer(name)
+
+    visitor.source.workflow = workflow  # type: ignore[method-assign]
+    for _ in range(3):
+        visitor.page("/workflows/steps")
+    assert asked == ["steps"]
+    visitor.source.told_jobs = Jobs((a_job(3, "COMPLETED"),))
+    visitor.look()
+    visitor.page("/workflows/steps")
+    assert asked == ["steps", "steps"]
+
+
 @pytest.mark.parametrize("name", ["..", "../steps", "\0", "x" * 300, "<b>", " steps"])
 def test_what_is_no_workflows_name_is_asked_nobody(visitor: Visitor, name: str) -> None:
     visitor.source.fails = AssertionError("asked")  # type: ignore[assignment]
@@ -151,6 +169,7 @@ def test_an_older_image_tells_no_picture(visitor: Visitor) -> None:
     visitor.source.told_workflows = {"steps": told}
     assert visitor.page("/workflows/steps").count("<path ") == 0
     del told["jobs"][0]["words"]
+    visitor.site.board.jobs.forget()
     assert "another version" in visitor.page("/workflows/steps", 409)
 
 
