@@ -22,7 +22,7 @@ ELSEWHERE = {
     "test_passthrough_engines test_slow_tools",
     # Other ways in, and what looks on: a browser, ssh, HTTP, Prometheus; several nodes
     "extras": "test_completion test_dashboard test_dashboard_browser test_demo test_installed test_metrics "
-    "test_nodes test_rest test_scheduling test_ssh test_upgrade test_usage",
+    "test_nodes test_release test_rest test_scheduling test_ssh test_upgrade test_usage",
 }
 _LINE_OF = {name: line for line, names in ELSEWHERE.items() for name in names.split()}
 _ROOMS = re.compile(r"(?m)^pytest_plugins\b")
