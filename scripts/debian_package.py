@@ -262,19 +262,19 @@ def _describe(tree: Path, packages: Path, version: str) -> None:
     """Copyright, changes and what lintian shall pass over."""
     documents = tree / "usr/share/doc/dshpc"
     documents.mkdir(parents=True)
+    date = datetime.fromtimestamp(source_date(), timezone.utc)
     listed = "".join(
         f"  {name} {number}: {licence}\n" for name, (number, licence) in bundled(packages).items()
     )
     (documents / "copyright").write_text(
-        "Copyright the authors of dsHPC setup, licensed under the Apache License 2.0:\n"
+        f"Copyright {date.year} the authors of dsHPC setup, licensed under the Apache License 2.0:\n"
         "  /usr/share/common-licenses/Apache-2.0\n\n"
         "This package has with it, each with its licence in its folder below\n"
         f"/{PACKAGES}:\n\n{listed}"
     )
-    when = format_datetime(datetime.fromtimestamp(source_date(), timezone.utc))
     changes = (
         f"dshpc ({version}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what has changed.\n\n"
-        f" -- {_maintainer()}  {when}\n"
+        f" -- {_maintainer()}  {format_datetime(date)}\n"
     )
     for name, text in {
         "changelog.gz": changes,
