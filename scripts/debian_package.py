@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from email.utils import format_datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -62,12 +64,12 @@ _SCRIPTS = {
 _OVERRIDES = """# Of the distribution it takes Python alone: docs/decisions/0064-packages.md
 dshpc: embedded-library
 dshpc: unstripped-binary-or-object
-dshpc: hardening-no-*
 dshpc: statically-linked-binary
 dshpc: extra-license-file
 dshpc: package-contains-documentation-outside-usr-share-doc
-dshpc: no-code-sections
 dshpc: unusual-interpreter
+dshpc: script-not-executable
+dshpc: uses-dpkg-database-directly
 dshpc: initial-upload-closes-no-bugs
 """
 
@@ -115,7 +117,7 @@ def assemble(fetched: Path, path: Path, *, level: int = 6) -> None:
         for minor in PYTHONS:
             merge(fetched / str(minor), packages)
         _lay_out(tree, packages)
-        _describe(tree, packages)
+        _describe(tree, packages, version)
         _control(tree, version, architecture)
         epoch = source_date()
         _settle(tree, epoch)
@@ -223,6 +225,7 @@ def _lay_out(tree: Path, packages: Path) -> None:
     pages.mkdir(parents=True)
     for page in sorted((packages / "share/man/man1").glob("*.1")):
         (pages / f"{page.name}.gz").write_bytes(gzip.compress(page.read_bytes(), 9, mtime=0))
+    (pages / "configure-environment.1.gz").symlink_to("dshpc-configure.1.gz")
     shutil.rmtree(packages / "share")
     home = tree / HOME
     (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
@@ -255,37 +258,49 @@ def _keep_record_true(record: Path) -> None:
     record.write_text("".join(f"{line}\n" for line in kept))
 
 
-def _describe(tree: Path, packages: Path) -> None:
+def _describe(tree: Path, packages: Path, version: str) -> None:
     """Copyright, changes and what lintian shall pass over."""
     documents = tree / "usr/share/doc/dshpc"
     documents.mkdir(parents=True)
+    date = datetime.fromtimestamp(source_date(), timezone.utc)
     listed = "".join(
         f"  {name} {number}: {licence}\n" for name, (number, licence) in bundled(packages).items()
     )
     (documents / "copyright").write_text(
-        "dsHPC setup is licensed under the Apache License 2.0:\n"
+        f"Copyright {date.year} the authors of dsHPC setup, licensed under the Apache License 2.0:\n"
         "  /usr/share/common-licenses/Apache-2.0\n\n"
         "This package has with it, each with its licence in its folder below\n"
         f"/{PACKAGES}:\n\n{listed}"
     )
-    changes = (ROOT / "CHANGELOG.md").read_bytes()
-    (documents / "changelog.gz").write_bytes(gzip.compress(changes, 9, mtime=0))
+    changes = (
+        f"dshpc ({version}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what has changed.\n\n"
+        f" -- {_maintainer()}  {format_datetime(date)}\n"
+    )
+    for name, text in {
+        "changelog.gz": changes,
+        "CHANGELOG.md.gz": (ROOT / "CHANGELOG.md").read_text("utf-8"),
+    }.items():
+        (documents / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     overrides = tree / "usr/share/lintian/overrides/dshpc"
     overrides.parent.mkdir(parents=True)
     overrides.write_text(_OVERRIDES)
+
+
+def _maintainer() -> str:
+    """As Debian's own tools know it."""
+    name = os.environ.get("DEBFULLNAME", "dsHPC setup developers")
+    return f"{name} <{os.environ.get('DEBEMAIL', 'dshpc-setup@example.invalid')}>"
 
 
 def _control(tree: Path, version: str, architecture: str) -> None:
     folder = tree / "DEBIAN"
     folder.mkdir()
     kib = sum(-(-path.lstat().st_size // 1024) for path in tree.rglob("*") if not path.is_dir())
-    name = os.environ.get("DEBFULLNAME", "dsHPC setup developers")
-    mail = os.environ.get("DEBEMAIL", "dshpc-setup@example.invalid")
     fields = {
         "Package": "dshpc",
         "Version": version,
         "Architecture": architecture,
-        "Maintainer": f"{name} <{mail}>",
+        "Maintainer": _maintainer(),
         "Installed-Size": str(kib),
         "Depends": f"python3 (>= 3.{PYTHONS[0]}), python3 (<< 3.{PYTHONS[-1] + 1}), "
         "libc6 (>= 2.28), libgcc-s1, gpgv, ca-certificates",
