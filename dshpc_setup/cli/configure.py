@@ -68,6 +68,7 @@ def configure_here(
     if join is not None:
         from dshpc_setup.join import client
 
+        client.refuse_settings(flags)
         wanted = client.Wanted(
             join, node_name or "", flags.get("listen") or "", flags.get("work") or ""
         )

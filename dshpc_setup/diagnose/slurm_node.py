@@ -135,6 +135,8 @@ def _fewer_gpus(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
 
 def _own_name(known: CheckInput) -> str:
     """The node of the container that was asked."""
+    if known.plan is not None and known.plan.is_joined:  # its container is named as the cluster is
+        return known.plan.node
     return cluster(known).container.removesuffix("-slurm")
 
 

@@ -24,7 +24,8 @@ from dshpc_setup.join.messages import Facts, Reach, Reached, Take
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
 from dshpc_setup.project.folder import JOINED, Project
-from dshpc_setup.settings import texts
+from dshpc_setup.settings import BY_NAME, texts
+from dshpc_setup.terminal.sanitize import listed
 
 CLOCK_S = 5.0
 _REACH_S = 5.0
@@ -103,6 +104,18 @@ class Join:
     def conclude(self) -> None:
         with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too
             self.asking.ask("done")
+
+
+def refuse_settings(flags: Mapping[str, str | None]) -> None:
+    """Raises DshpcError (usage) for settings that the cluster decides."""
+    decided = (*cluster_facts.SHARED, "slurm_ports", "srun_ports", "nodes", "rest")
+    named = tuple(BY_NAME[name].flag for name in decided if flags.get(name) is not None)
+    if named:
+        raise usage_error(
+            f"{listed(named)}: the cluster that this machine joins decides that.",
+            "",
+            "Leave it out, or change it on the controller's machine.",
+        )
 
 
 def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:

@@ -68,6 +68,14 @@ def test_a_machine_is_called_as_its_host(host: str, name: str) -> None:
     assert client._host_name(machine) == name
 
 
+def test_what_the_cluster_decides_is_not_said_here() -> None:
+    client.refuse_settings(
+        {"listen": "eth0", "work": "/srv/work", "simulate": "t4:1", "prefix": None}
+    )
+    with pytest.raises(DshpcError, match="--prefix, --slurm-ports: the cluster"):
+        client.refuse_settings({"prefix": "x", "slurm_ports": "1,2"})
+
+
 def test_another_version_is_told() -> None:
     client._refuse_version(replace(FACTS, version=__version__))
     with pytest.raises(DshpcError, match="has dsHPC setup 99"):
