@@ -27,8 +27,10 @@ from dshpc_setup.terminal.sanitize import listed
 
 
 def name_node(run: Run, node: str) -> None:
-    """For the service of slurmd and for the health check."""
+    """For the service of slurmd and for the health check; and the cluster, for what lies in homes that
+    several share."""
     replace_text(f"{run.paths.run}/node", f"{node}\n", sync=False)
+    replace_text(f"{run.paths.run}/cluster", f"{run.settings.prefix}\n", sync=False)
 
 
 def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres: bool) -> None:

@@ -86,7 +86,13 @@ def _not_kept(error: OSError) -> DshpcError:
     return DshpcError(
         f"Your sessions cannot be kept: {error.filename}: {error.strerror or error}.",
         "Keys and sockets of ssh lie in your home in the container, for nobody else to read.",
-        (Fix("See what is there", "dshpc exec -- ls -laR .local/state/dshpc-ssh", step="look"),),
+        (
+            Fix(
+                "See what is there",
+                "dshpc exec -- sh -c 'ls -laR ~/.local/state/dshpc-ssh*'",
+                step="look",
+            ),
+        ),
     )
 
 

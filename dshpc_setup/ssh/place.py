@@ -9,7 +9,8 @@
     NAME.conf                       sshd's configuration, with the job's variables
 
 All of it is written and read by processes of the user; root opens none of it. Paths are relative to the
-folder: that of a socket may be no longer than 107 characters.
+folder: that of a socket may be no longer than 107 characters. A home that is the machine's own may be that
+of other clusters, too: the folder has the cluster's name there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _ROOTS_HOME = "/var/lib/dshpc/home/root"
 _IN_HOME = ".local/state/dshpc-ssh"
+_KEPT_HOMES = "/var/lib/dshpc/home/"  # this cluster's volume of homes
+_CLUSTER = "/run/dshpc/cluster"
 HOST_KEY, CERTIFICATE, CA, KEYS = "host_key", "host_key-cert.pub", "ca.pub", "authorized_keys"
 ENTER, LISTEN = "/usr/local/lib/dshpc/ssh-enter", "/usr/local/lib/dshpc/ssh-listen"
 CURRENT_CA = "/run/dshpc/ssh-ca.pub"  # of this start; every user may read it
@@ -37,7 +40,7 @@ def enter() -> None:
         import pwd
 
         home = pwd.getpwuid(os.getuid()).pw_dir
-    path = f"{home}/{_IN_HOME}"
+    path = _in_home(home)
     try:
         os.chdir(path)
     except FileNotFoundError:
@@ -46,6 +49,12 @@ def enter() -> None:
     found = os.stat(".")
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(1, "it is open to other users", path)
+
+
+def _in_home(home: str) -> str:
+    if home.startswith(_KEPT_HOMES):
+        return f"{home}/{_IN_HOME}"
+    return f"{home}/{_IN_HOME}-{(read(_CLUSTER) or '').strip()}"
 
 
 def read(name: str) -> str | None:
