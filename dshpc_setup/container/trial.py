@@ -23,10 +23,7 @@ _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0
 _LOG = "log"
 # It would register beside the running one, with its spare port; and without slurmdbd Slurm refuses the rest
-_WITH_ACCOUNTING = (
-    *("AccountingStorageType", "AccountingStorageTRES", "AccountingStorageEnforce"),
-    "PriorityWeightFairshare",
-)
+_WITH_ACCOUNTING = ("AccountingStorageType", "AccountingStorageTRES", "AccountingStorageEnforce")
 
 
 def asking(text: str) -> str:
