@@ -588,7 +588,7 @@ def test_on_a_terminal_it_is_said_that_the_folder_is_another(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     terminal = Terminal(cluster, ["exec", "sh", "-c", "cd; pwd; exit 3"], cwd=tmp_path)
-    terminal.until(f"the command runs in {cluster.work}.".encode())
+    terminal.until(f"commands run in {cluster.work}, and".encode())
     assert terminal.end() == 3
     assert terminal.seen.count(b"work folder") == 1
 
