@@ -17,7 +17,7 @@ from typing import Any
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.documents import foreign
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files import tree
 from dshpc_setup.files.anchored import anchored
 from dshpc_setup.files.atomic import (
@@ -391,6 +391,7 @@ def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
         f"No folder there holds {OWN}, which configure-environment makes.",
         (
             "Go to the folder where you ran configure-environment, or run it here.",
+            Fix("Or say once which one you mean", "dshpc use DIR", step="alternative"),
             "Or name that folder in the environment variable DSHPC_DIR.",
         ),
     )
