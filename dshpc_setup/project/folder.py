@@ -306,13 +306,18 @@ class Project:
 
     def with_homes(self, settings: Settings) -> Settings:
         """With the folders above users' own homes that this cluster sees."""
-        homes = () if settings.home == "kept" else tuple(self.runtime().get("homes", ()))
+        # Written twice: by one damaged file no home goes out of the sight of jobs
+        seen = self.runtime() or self._usable(SETTINGS)
+        homes = () if settings.home == "kept" else tuple(seen.get("homes", ()))
         return replace(settings, homes=homes)
 
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix; data, never a program."""
+        return self._usable(RUNTIME)
+
+    def _usable(self, name: str) -> dict[str, Any]:
         try:
-            return trust.usable(self._bytes(RUNTIME))
+            return trust.usable(self._bytes(name))
         except OSError:
             return {}
 

@@ -105,11 +105,12 @@ def write(
     except OSError as error:
         raise write_error(error, work / JOBS) from None
     make_folder(project.folder / stanza.METHODS, project.owner)
+    homes = {"homes": list(settings.homes)} if settings.homes else {}
     runtime = {
         "container": settings.container,
         "prefix": settings.prefix,
         "work": str(work),
-        **({"homes": list(settings.homes)} if settings.homes else {}),
+        **homes,
         **({"mounts": [*map(folder_of, settings.mounts)]} if settings.mounts else {}),
     }
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
@@ -120,7 +121,7 @@ def write(
         runtime["cache"] = cache.place(origin.env)
     notes = {
         RUNTIME: json_text(runtime),
-        SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),
+        SETTINGS: json_text({**applied.record(settings, origin.real_memory_mib), **homes}),
         LIVE: json_text(settings.live_env()),
         RENDERED: rendered(origin.inputs, changes),
     }

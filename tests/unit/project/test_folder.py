@@ -10,6 +10,7 @@ import pytest
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import trust
 from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import Settings
 
 
 @pytest.fixture
@@ -52,3 +53,16 @@ def test_ones_own_and_root(project: Project, monkeypatch: pytest.MonkeyPatch) ->
         another(monkeypatch, project.own, project.own / "lock", uid=uid)
         with project.lock():
             assert project.own.is_dir()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", None])
+def test_homes_are_known_where_the_notes_for_commands_are_damaged(
+    tmp_path: Path, text: str | None
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".dshpc/settings.json").write_text('{"homes": ["/home"]}')
+    if text is not None:
+        (tmp_path / ".dshpc/runtime.json").write_text(text)
+    assert Project(tmp_path).with_homes(Settings()).homes == ("/home",)
+    (tmp_path / ".dshpc/runtime.json").write_text('{"container": "p-slurm"}')
+    assert Project(tmp_path).with_homes(Settings()).homes == ()
