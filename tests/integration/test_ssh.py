@@ -490,7 +490,8 @@ def test_two_users_reach_their_own_sessions_alone(users: tuple[User, User]) -> N
     assert [line[0] for line in lines] == [ADA, BOB]
     assert lines[0][1] != lines[1][1]
     try:
-        place = f"{lines[0][2]}/.local/state/dshpc-ssh"
+        # Their homes are the machine's
+        place = f"{lines[0][2]}/.local/state/dshpc-ssh-{ada.cluster.prefix}"
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}/gpu.sock')"
         for script in (
             f"ls {place}",

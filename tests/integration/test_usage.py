@@ -61,6 +61,7 @@ class Ordered:
                 "0",
                 "root",
                 "1",
+                "node",
                 "%j.log",
                 "/lab",
                 "a\x1b]0;b\njob",
