@@ -201,3 +201,23 @@ def test_that_of_another_cluster_or_of_a_newer_slurm_is_refused(
     with pytest.raises(DshpcError, match=r"of Slurm 26\.05\.5"):
         check(paths, newer)
     assert "state/restore.new" not in "\n".join(there(paths))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state", "key", "key/folder/slurm.key", "state/restore.ready/users", "state/before-restore",
+        "state/restore.moving", "state/users/below-a-file",
+    ],
+)  # fmt: skip
+def test_nothing_that_a_start_could_not_move_is_accepted(paths: Paths, name: str) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for each in ("state/users", name):
+            member = tarfile.TarInfo(each)
+            member.uid, member.gid = os.getuid(), os.getgid()
+            archive.addfile(member, io.BytesIO())
+    before = there(paths)
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, stream.getvalue())
+    assert there(paths) == before
