@@ -170,7 +170,7 @@ class _State:
 
     def take(self) -> None:
         """Lock it, for who comes after us; whoever forwards to another job is ended."""
-        if self.is_held and self.pid > 1:
+        if self.is_held and self._is_open_in(self.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGTERM)
         if not locks.hold(self.handle, fcntl.LOCK_EX, _TAKE_S):
@@ -178,6 +178,19 @@ class _State:
                 "Another dshpc lab is just beginning.", "", ("Run this again in a moment.",),
                 Exit.INCOMPLETE,
             )  # fmt: skip
+
+    def _is_open_in(self, pid: int) -> bool:
+        """Who has it is known by that alone: the number may be another program's by now."""
+        folder = f"/proc/{pid}/fd"
+        try:
+            names = os.listdir(folder) if pid > 1 else []
+        except OSError:
+            return False
+        for name in names:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"{folder}/{name}"), os.fstat(self.handle)):
+                    return True
+        return False
 
     def write(self, pid: int, words: list[str]) -> None:
         text = json.dumps({"port": self.port, "pid": pid, "words": words}).encode()

@@ -92,6 +92,11 @@ def slurm_version(machine: Machine) -> str:
     return words[-1] if words else ""
 
 
+def is_not_kept(names: list[str]) -> bool:
+    """Whether what is called so in the state volume itself stays out of a backup."""
+    return any(_NOT_KEPT.fullmatch(name) for name in names)
+
+
 class _Archive:
     def __init__(self, archive: tarfile.TarFile, manifest: Manifest) -> None:
         self._archive, self._manifest = archive, manifest

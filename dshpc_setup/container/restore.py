@@ -113,7 +113,10 @@ def _unpack(stream: IO[bytes], into: str) -> Manifest:
                 if member.name == MANIFEST:
                     manifest = _manifest(archive, member)
                 else:
-                    _place(archive, member, into, sums)
+                    try:
+                        _place(archive, member, into, sums)
+                    except (FileExistsError, NotADirectoryError, OverflowError) as error:
+                        raise _broken(f"{member.name!r}: {error}") from None
             while packed.read(_BLOCK):  # tarfile stops before gzip has compared its own sum
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
@@ -143,6 +146,12 @@ def _place(
     parts = member.name.split("/")
     if parts[0] not in (STATE, KEY) or not all(parts) or {".", ".."} & set(parts):
         raise _broken(f"{member.name!r} lies nowhere in a cluster's state")
+    is_top, is_key = len(parts) == 1, parts[0] == KEY
+    if (is_top or (is_key and len(parts) == 2)) and member.isdir() != is_top:
+        raise _broken(f"{member.name!r} is not of the kind that it has in a backup")
+    # A start could not move these: it would find its own folders in the way, each time
+    if (is_key and len(parts) > 2) or (not is_key and backup.is_not_kept(parts[1:2])):
+        raise _broken(f"{member.name!r} is nothing that a backup holds")
     path = f"{into}/{member.name}"
     if member.isdir():
         os.makedirs(path, exist_ok=True)

@@ -34,7 +34,7 @@ class Desk:
     facts: Facts
     say: Callable[[str], None]
     now: Callable[[], float] = time.time
-    _wrong: list[float] = field(default_factory=list)
+    _wrong: list[tuple[str, float]] = field(default_factory=list)  # from where, and when
     _probes: dict[str, tuple[Probe, float]] = field(default_factory=dict)  # by node; since when
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -54,7 +54,7 @@ class Desk:
     def _answer(self, question: Question, seen: str) -> Answer:
         if question.protocol != messages.PROTOCOL:
             return _refuse("protocol", self.facts.version)
-        if (refused := self._refusal(question)) is not None:
+        if (refused := self._refusal(question, seen)) is not None:
             self.say(f"refused {refused}: {question.node or '?'} from {seen}")
             return _refuse(refused)
         if question.ask == "facts":
@@ -65,18 +65,19 @@ class Desk:
             return self._take(question, messages.of_mapping(Take, question.value), seen)
         return self._done(question, seen)
 
-    def _refusal(self, question: Question) -> Code | None:
+    def _refusal(self, question: Question, seen: str) -> Code | None:
         project, now = self.cluster.project, self.now()
         with self._lock:
-            self._wrong = [at for at in self._wrong if now - at < _WRONG_WITHIN_S]
-            if len(self._wrong) >= _WRONG_AT_MOST:
+            self._wrong = [each for each in self._wrong if now - each[1] < _WRONG_WITHIN_S]
+            # One machine that guesses keeps no other from joining
+            if [at for at, _ in self._wrong].count(seen) >= _WRONG_AT_MOST:
                 return "busy"
         token = tokens.known(project, question.id, question.secret)
         if token is None:
             with self._lock:
-                self._wrong.append(now)
+                self._wrong.append((seen, now))
             return "unknown"
-        return token.refusal(now, question.node)
+        return token.refusal(now, _user(question, seen))
 
     def _told(self, node: str) -> Facts:
         self._take_probe(node)
@@ -159,7 +160,7 @@ class Desk:
         )
         if not given.ok:
             return _refuse("cluster", given.stderr.strip())
-        refused = tokens.use(self.cluster.project, question.id, question.node, self.now())
+        refused = tokens.use(self.cluster.project, question.id, _user(question, seen), self.now())
         if refused is not None:
             return _refuse(refused)
         self.say(f"given the key: {question.node} from {seen}, token {question.id}")
@@ -174,6 +175,11 @@ class Desk:
         )
         self.say(f"joined: {question.node} from {seen}, token {question.id}")
         return Answer({})
+
+
+def _user(question: Question, seen: str) -> str:
+    """Who uses a token: a name alone is what anybody may give."""
+    return f"{question.node} at {seen}"
 
 
 def _release(version: str) -> tuple[int, ...]:

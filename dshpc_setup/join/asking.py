@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.join import certificate, firewall, messages
@@ -18,6 +18,7 @@ from dshpc_setup.machine import addresses
 
 _CONNECT_S = 6.0
 _TALK_S = 60.0
+_T = TypeVar("_T")
 _AGAIN = Fix("Have a new token made, on the controller's machine", "dshpc node token")
 
 
@@ -37,14 +38,17 @@ class Asking:
         try:
             answer = messages.from_line(Answer, self._line(line), messages.ANSWER)
         except ValueError as error:
-            raise DshpcError(
-                "What answers at the controller's machine is no join service of this version.",
-                str(error),
-                (_AGAIN,),
-            ) from None
+            raise _not_understood(error) from None
         if answer.refused is not None:
             raise refusal(answer.refused, self)
         return answer.value or {}
+
+    def asked(self, kind: type[_T], ask: Ask, value: Mapping[str, Any] | None = None) -> _T:
+        """The answer as that type; DshpcError also where it is none."""
+        try:
+            return messages.of_mapping(kind, self.ask(ask, value))
+        except ValueError as error:
+            raise _not_understood(error) from None
 
     def _line(self, line: bytes) -> bytes:
         token = self.token
@@ -59,7 +63,7 @@ class Asking:
                     raise self._another()
                 safe.settimeout(_TALK_S)
                 safe.sendall(line)
-                return messages.receive(safe)
+                return messages.receive(safe, _TALK_S)
         except ssl.SSLError as error:
             raise self._another(str(error)) from None
         except OSError as error:
@@ -120,6 +124,14 @@ class Asking:
                 _AGAIN,
             ),
         )
+
+
+def _not_understood(error: ValueError) -> DshpcError:
+    return DshpcError(
+        "What answers at the controller's machine is no join service of this version.",
+        str(error),
+        (_AGAIN,),
+    )
 
 
 def _own(address: str) -> str | None:

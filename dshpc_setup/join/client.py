@@ -17,7 +17,7 @@ from dshpc_setup.engine import containers
 from dshpc_setup.environment.model import FOLDER
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.files.atomic import make_folder, write_atomic
-from dshpc_setup.join import cluster_facts, firewall, messages, share, token
+from dshpc_setup.join import cluster_facts, firewall, share, token
 from dshpc_setup.join.answering import accept_for
 from dshpc_setup.join.asking import Asking
 from dshpc_setup.join.messages import Facts, Reach, Reached, Take
@@ -62,7 +62,12 @@ class Join:
     def flags(self) -> Mapping[str, str | None]:
         facts = self.facts
         return {
-            **facts.settings,
+            # Mounts, folders and users of this machine are not the controller's to set
+            **{
+                name: facts.settings[name]
+                for name in cluster_facts.SHARED
+                if name in facts.settings
+            },
             "slurm_ports": ",".join(map(str, facts.slurm_ports)),
             "srun_ports": "-".join(map(str, facts.srun_ports)),
             "listen": self.listen,
@@ -124,7 +129,7 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     node = wanted.node or _host_name(machine)
     asking = Asking(found, node)
     sent = time.time()
-    facts = messages.of_mapping(Facts, asking.ask("facts"))
+    facts = asking.asked(Facts, "facts")
     apart = facts.clock - (sent + time.time()) / 2
     _refuse_cluster(project, facts.prefix)
     _refuse_name(node, facts)
@@ -135,7 +140,7 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
         raise shared.refused
     address = _address(wanted.listen, facts)
     with _listening(address, facts, has_joined=bool(project.read_note(JOINED))) as reach:
-        reached = messages.of_mapping(Reached, asking.ask("reach", asdict(reach)))
+        reached = asking.asked(Reached, "reach", asdict(reach))
         _refuse_blocked(machine, facts, reach, reached)
     said = (
         f"The cluster {facts.prefix} at {facts.address} answers: Slurm {facts.slurm}, the clocks are "

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -75,6 +78,12 @@ class Facts:
     clock: float  # seconds of the epoch, as the answer is sent
     probe: Probe | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what is no port."""
+        for port in (*self.slurm_ports, *self.srun_ports):
+            if not 0 < port < 1 << 16:
+                raise ValueError(f"{port} is no port")
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -118,10 +127,16 @@ def of_mapping(kind: type[_T], value: Mapping[str, Any] | None) -> _T:
     return codec.from_json(kind, value)
 
 
-def receive(stream: socket.socket) -> bytes:
-    """One line; raises OSError, and ValueError for what has no end within the limit."""
+def receive(stream: socket.socket, within_s: float) -> bytes:
+    """One line, whole within that time however slowly it comes; raises OSError, and ValueError for what has
+    no end within the limit."""
     found = bytearray()
+    until = time.monotonic() + within_s
     while not found.endswith(b"\n"):
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        stream.settimeout(left)
         part = stream.recv(65536)
         if not part:
             raise ValueError("the other side has ended before its line did")

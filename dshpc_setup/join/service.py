@@ -153,7 +153,9 @@ def _talk(
             contextlib.suppress(OSError, ValueError),
             context.wrap_socket(stream, server_side=True) as safe,
         ):
-            safe.sendall(desk.answer(messages.receive(safe), seen))
+            answer = desk.answer(messages.receive(safe, _TALK_S), seen)
+            safe.settimeout(_TALK_S)
+            safe.sendall(answer)
     finally:
         stream.close()
         free.release()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.join.messages import Probe
 
 _MOST = 4096
+# As cluster_facts.leave_probe makes them: who could name any file, whose content is known anywhere, could
+# have any folder of this machine taken for the work folder
+_NAME, _TEXT = re.compile(r"\.dshpc-join-[0-9a-f]{16}"), re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,10 @@ class Shared:
 
 def look(work: str, probe: Probe | None) -> Shared:
     """Found by the file that the controller's machine has left there for it."""
-    if probe is None:
+    if probe is None or not _NAME.fullmatch(probe.name) or not _TEXT.fullmatch(probe.text):
         return Shared(work, False)
     try:
-        path = os.path.join(work, os.path.basename(probe.name))
+        path = os.path.join(work, probe.name)
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             found, text = os.fstat(handle), os.read(handle, _MOST).decode("ascii", "replace")

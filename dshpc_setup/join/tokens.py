@@ -28,7 +28,8 @@ Refusal = Literal["unknown", "expired", "revoked", "used"]
 
 @dataclass(frozen=True)
 class Given:
-    """A token; `until` in seconds of the epoch, `used_by` the nodes that joined with it, in their order."""
+    """A token; `until` in seconds of the epoch, `used_by` who joined with it, in their
+    order: nodes, and at which addresses."""
 
     id: str
     digest: str  # SHA-256 of the secret, hex

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from dshpc_setup import codec
 from dshpc_setup.container import backup, restore
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings import Settings
@@ -201,3 +203,29 @@ def test_that_of_another_cluster_or_of_a_newer_slurm_is_refused(
     with pytest.raises(DshpcError, match=r"of Slurm 26\.05\.5"):
         check(paths, newer)
     assert "state/restore.new" not in "\n".join(there(paths))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state", "key", "key/folder/slurm.key", "state/restore.ready/users", "state/before-restore",
+        "state/restore.moving", "state/users/below-a-file",
+    ],
+)  # fmt: skip
+def test_nothing_that_a_start_could_not_move_is_accepted(paths: Paths, name: str) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for each in ("state/users", name):
+            member = tarfile.TarInfo(each)
+            member.uid, member.gid = os.getuid(), os.getgid()
+            archive.addfile(member, io.BytesIO())
+        sums = dict.fromkeys(("state/users", name), hashlib.sha256().hexdigest())
+        manifest = backup.Manifest("dshpc", 1, "24.11.5", "1", False, sums)
+        text = json.dumps(codec.to_json(manifest, backup.SCHEMA)).encode()
+        end = tarfile.TarInfo(backup.MANIFEST)
+        end.size = len(text)
+        archive.addfile(end, io.BytesIO(text))
+    before = there(paths)
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, stream.getvalue())
+    assert there(paths) == before

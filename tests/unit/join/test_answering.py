@@ -93,6 +93,7 @@ def test_who_guesses_is_answered_no_more_for_a_while(office: Office) -> None:
     refused = office.ask("facts").refused
     assert refused is not None
     assert refused.code == "busy"
+    assert office.ask("facts", seen="10.0.0.3").refused is None
 
 
 def test_the_key_is_given_to_one_machine(office: Office) -> None:
@@ -101,7 +102,12 @@ def test_the_key_is_given_to_one_machine(office: Office) -> None:
     assert taken.value == {"given": '{"key": "AAAA"}'}
     again = office.ask("take", node="other", value=value)
     assert again.refused == messages.Refused("used")
-    assert [line.split(":")[0] for line in office.log] == ["given the key", "refused used"]
+    under_its_name = office.ask("take", seen="10.0.0.3", value=value)
+    assert under_its_name.refused == messages.Refused("used")
+    assert office.ask("take", value=value).value == taken.value
+    assert [line.split(":")[0] for line in office.log] == [
+        "given the key", "refused used", "refused used", "given the key",
+    ]  # fmt: skip
     assert all(office.secret not in line and "AAAA" not in line for line in office.log)
 
 

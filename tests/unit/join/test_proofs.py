@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup import __version__
+from dshpc_setup import __version__, codec
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.join import client, firewall, share
 from dshpc_setup.join.asking import Asking, refusal
-from dshpc_setup.join.messages import Code, Probe, Refused
+from dshpc_setup.join.messages import Code, Facts, Probe, Refused
 from dshpc_setup.join.token import Token
 from dshpc_setup.machine import Read
 from dshpc_setup.project.folder import Project
@@ -121,24 +121,27 @@ def test_the_command_of_the_firewall_that_is_there(
     assert len(firewall.let_in(None, "10.0.0.2", 6818, 6818, "there")) == 3
 
 
+PROBE, TEXT = ".dshpc-join-" + "0" * 16, "a" * 32
+
+
 def test_a_folder_is_the_same_where_its_file_is(tmp_path: Path) -> None:
-    probe = Probe("probe", "text", os.getuid(), os.getgid())
+    probe = Probe(PROBE, TEXT, os.getuid(), os.getgid())
     assert not share.look(str(tmp_path), probe).is_same
-    (tmp_path / "probe").write_text("text")
-    mine = (tmp_path / "probe").stat()
+    (tmp_path / PROBE).write_text(TEXT)
+    mine = (tmp_path / PROBE).stat()
     found = share.look(str(tmp_path), replace(probe, gid=mine.st_gid))
     assert (found.is_same, found.refused) == (True, None)
     squashed = share.look(str(tmp_path), replace(probe, uid=mine.st_uid + 1))
     assert squashed.refused is not None
     assert "other owners" in squashed.refused.brief
-    assert not share.look(str(tmp_path), replace(probe, text="another")).is_same
+    assert not share.look(str(tmp_path), replace(probe, text="0" * 32)).is_same
     assert not share.look(str(tmp_path), None).is_same
 
 
 def test_no_link_is_taken_for_the_file(tmp_path: Path) -> None:
-    (tmp_path / "there").write_text("text")
-    (tmp_path / "probe").symlink_to("there")
-    assert not share.look(str(tmp_path), Probe("probe", "text", 0, 0)).is_same
+    (tmp_path / "there").write_text(TEXT)
+    (tmp_path / PROBE).symlink_to("there")
+    assert not share.look(str(tmp_path), Probe(PROBE, TEXT, 0, 0)).is_same
 
 
 def test_without_a_share_it_says_what_to_do() -> None:
@@ -160,3 +163,43 @@ def test_each_refusal_has_words_and_a_step(code: Code) -> None:
     assert error.brief
     assert error.steps
     assert error.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("known", "what stands in it\n"),
+        ("sub/.dshpc-join-" + "0" * 16, "a" * 32),
+        ("known", "a" * 32),
+    ],
+)
+def test_a_controller_names_no_file_of_this_machine(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "known").write_text(text)
+    (tmp_path / (".dshpc-join-" + "0" * 16)).write_text(text)
+    found = share.look(str(tmp_path), Probe(name, text, os.getuid(), os.getgid()))
+    assert not found.is_same
+
+
+def test_a_controller_sets_what_the_cluster_shares_and_nothing_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    hostile = replace(
+        FACTS, settings={"partition": "gpu", "mounts": "/:/host", "work": "/etc", "home": "host"}
+    )
+    asking = Asking(Token("10.0.0.1", 1, "0" * 64, "0" * 12, "0" * 32), "gpu2")
+    join = client.Join(Project(tmp_path), asking, hostile, "10.0.0.2", "")
+    assert join.flags["partition"] == "gpu"
+    assert set(join.flags) == {"partition", "slurm_ports", "srun_ports", "listen"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"srun_ports": [1, 1 << 40]}, {"settings": []}, {"probe": "x"}, {"clock": "now"}]
+)
+def test_an_answer_of_wrong_types_is_told_in_words(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = Asking(Token("10.0.0.1", 1, "0" * 64, "0" * 12, "0" * 32), "gpu2")
+    told = codec.to_json(FACTS, "") | wrong if wrong else {}
+    monkeypatch.setattr(Asking, "ask", lambda *_: told)
+    with pytest.raises(DshpcError, match="no join service of this version"):
+        asking.asked(Facts, "facts")
