@@ -119,8 +119,12 @@ def _storage(wanted: Wanted, run: Path) -> Storage:
     for marks in ("", ",userxattr")[wanted.rootfs.ids.way != "root" :]:
         with contextlib.suppress(OSError):
             kernel.mount("overlay", "root", "overlay", 0, options + marks)
+            # The overlay has its own hold on it. Left, it would come along with a home that the project
+            # lies in, below the cover of what the cluster keeps for itself, where no path leads
+            kernel.unmount("lower")
             return "overlay"
     trees.copy_here(Path("lower"), Path("copy"))
+    kernel.unmount("lower")
     kernel.mount("copy", "root", flags=kernel.BIND)
     return "copy"
 

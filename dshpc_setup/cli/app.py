@@ -18,26 +18,31 @@ from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.cli import setting_up
 
 # isort: split
+from dshpc_setup.cli import running
+
+# isort: split
+from dshpc_setup.cli import doctoring, looking
+
+# isort: split
+from dshpc_setup.cli import submitting
+
+# isort: split
 from dshpc_setup.cli import (
     backup,
     compose,
     config,
     demo,
-    doctoring,
     env,
     image,
     installing,
     jobs,
     key,
     labbing,
-    looking,
     method,
     metrics,
     node,
     rest,
-    running,
     sshing,
-    submitting,
     usage,
     using,
     workflow,

@@ -37,6 +37,7 @@ def backup(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Save queue, users, keys, accounting and records of use in a file; jobs go on."""
+    from dshpc_setup.cli.cleaning import size
     from dshpc_setup.cluster.backup import save
 
     project = needed_project(dir)
@@ -45,7 +46,7 @@ def backup(
         print_json(saved.to_json())
     else:
         print(
-            f"{saved.container} is saved in {file}: {saved.size / 1e6:.1f} MB. It holds the cluster's keys: "
+            f"{saved.container} is saved in {file}: {size(saved.size)}. It holds the cluster's keys: "
             "keep it as safe as a password. Homes and the work folder are not in it."
         )
     finish(Exit.OK)

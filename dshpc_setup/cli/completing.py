@@ -29,6 +29,7 @@ _ARGUMENTS: dict[tuple[str, ...], str] = {
     ("method", "check"): "methods",
     ("method", "validate"): "methods",
     ("config", "set"): "settings",
+    ("config", "show"): "settings",
     ("config", "unset"): "settings",
     ("explain",): "findings",
     **{("node", verb): "named_nodes" for verb in ("show", "drain", "resume", "logs", "remove")},

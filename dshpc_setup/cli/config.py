@@ -36,9 +36,11 @@ _All = Annotated[bool, typer.Option("--all", help="Every file that waits for an 
 
 @config_app.command("show")
 def config_show(
-    file: Annotated[
+    name: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="File in force to print: slurm.conf, ..."),
+        typer.Argument(
+            metavar="[SETTING|FILE]", help="One setting, or a file in force: slurm.conf, ..."
+        ),
     ] = None,
     *,
     json_output: Json = False,
@@ -49,26 +51,30 @@ def config_show(
     ] = None,
     machine: Machine = None,
 ) -> None:
-    """Show every setting in force and where it came from, or the text of a file that is in force."""
+    """Show settings in force and where they came from, or the text of a file that is in force."""
     from dshpc_setup.cli.inspect import print_settings, settings_json, show_file
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.cluster import own_files
+    from dshpc_setup.settings import BY_NAME
+    from dshpc_setup.settings.edited import no_setting
 
     if machine is not None:
         seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
-    if file is not None:
+    if name is not None and name not in BY_NAME:
+        if "." not in name and "/" not in name:  # each file has one
+            raise no_setting(name)
         recorded = None if machine is None else seen_machine("/", machine, "")
         project = needed_project(dir)
-        show_file(recorded or machine_of(project), project, file, json_output=json_output)
+        show_file(recorded or machine_of(project), project, name, json_output=json_output)
         finish(Exit.OK)
         return
     project = project_of(dir)
     values = project.settings(environment(), None, settings)
     kept_out = own_files.of_project(project, values) if project.foreign is None else ()
     if json_output:
-        print_json(settings_json(values, kept_out))
+        print_json(settings_json(values, kept_out, name))
     else:
-        print_settings(values, kept_out)
+        print_settings(values, kept_out, name)
     finish(Exit.OK)
 
 

@@ -71,7 +71,13 @@ def not_seen(call: execution.Call) -> str:
     """For who stands in a folder that jobs do not see, before the command runs elsewhere."""
     more = [name for name in ("homes", "mounts") if call.runtime.get(name)]
     places = " or ".join(("the work folder", *more))
-    here = shlex.quote(execution._here() or "DIR")
+    folder = execution._here() or "DIR"
+    if f"{call.work}/".startswith(f"{folder}/"):  # the project's, most often
+        return (
+            f"this folder is not in {places}: commands run in {call.work}, and files elsewhere are not "
+            f"seen there. To work with files: cd {shlex.quote(call.work)}"
+        )
+    here = shlex.quote(folder)
     how = f"dshpc config set mounts {here} && configure-environment"
     if "mounts" in more:
         how = "add it to the setting mounts, then configure-environment"

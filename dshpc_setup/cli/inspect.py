@@ -31,10 +31,14 @@ from dshpc_setup.terminal.sanitize import harmless
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
 
-def print_settings(settings: Settings, kept_out: Sequence[Overruled] = ()) -> None:
-    """Every one, and below those that a file of the user's own keeps out, what to do."""
-    width = max(len(item.name) for item in DECLARATIONS)
-    for item in DECLARATIONS:
+def print_settings(
+    settings: Settings, kept_out: Sequence[Overruled] = (), only: str | None = None
+) -> None:
+    """Every one, or `only` that one, and below those that a file of the user's own keeps out, what to do."""
+    shown = [item for item in DECLARATIONS if only in (None, item.name)]
+    kept_out = [each for each in kept_out if only in (None, each.setting)]
+    width = max(len(item.name) for item in shown)
+    for item in shown:
         source = settings.sources[item.name]
         where = source.where if source.origin == "default" else f"{source.origin}: {source.where}"
         first, *more = as_text(getattr(settings, item.name)).split("\n")

@@ -107,7 +107,8 @@ def _request(line: Line, here: Cluster, linger_s: float, token: str) -> Request:
     words = jupyter.argv(environment, folder, place.SOCKET, linger_s)
     asked = replace(line.asked, name=NAME, command=words, time=line.asked.time or TIME)
     request = request_building.of_command(asked, incoming)
-    usual = Resources(gpus=1, optional_gpus="auto")
+    says = line.asked.gpus or line.asked.gpu_type or line.asked.gpu_memory
+    usual = Resources(gpus=1, optional_gpus="always" if says else "auto")
     resources = request_building.with_asked(usual, asked)
     variables = jupyter.variables(token, kernels)
     return replace(

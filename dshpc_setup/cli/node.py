@@ -28,7 +28,9 @@ from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
 
 node_app = typer.Typer(
-    help="List, add, drain, resume and remove nodes.", no_args_is_help=True, context_settings=HELP
+    help="List, drain, resume and remove nodes; let machines join.",
+    no_args_is_help=True,
+    context_settings=HELP,
 )
 app.add_typer(node_app, name="node", rich_help_panel="Run")
 
@@ -37,7 +39,7 @@ Name = Annotated[str, typer.Argument(metavar="NODE", help="As dshpc node list ha
 
 @node_app.callback()
 def node() -> None:
-    """List, add, drain, resume and remove nodes."""
+    """List, drain, resume and remove nodes; let machines join."""
 
 
 @node_app.command("list")

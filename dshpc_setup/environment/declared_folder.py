@@ -20,7 +20,7 @@ LOCK, PROJECT, REQUIREMENTS = "uv.lock", "pyproject.toml", "requirements.txt"
 CONDA = ("environment.yml", "environment.yaml")
 FORM = "1"  # of what is made: another one is made anew
 _MOST_BYTES = 16 << 20
-_WANTED = f"It holds {PROJECT} with {LOCK}, or {REQUIREMENTS}."
+_WANTED = f"A folder that declares one holds {REQUIREMENTS}, or {PROJECT} with {LOCK}."
 # What leads to another file, whose content nothing here would know of
 _ELSEWHERE = re.compile(
     r"(?:-r|--requirements?|-c|--constraints?|-e|--editable)(?=[ =]|\S)|\.{0,2}/|\.{1,2}$|file:|\S+ *@ *file:"

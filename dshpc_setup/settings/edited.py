@@ -35,7 +35,7 @@ def joined(name: str, values: Sequence[str]) -> str:
     """One text of the values of the command line; raises DshpcError (usage) where one is too many."""
     item = settings.BY_NAME.get(name)
     if item is None:
-        raise _no_setting(name)
+        raise no_setting(name)
     several = isinstance(item.default, tuple) or item.list_separator == "\n"
     if len(values) > 1 and not several:
         raise usage_error(
@@ -46,7 +46,8 @@ def joined(name: str, values: Sequence[str]) -> str:
     return item.list_separator.join(values)
 
 
-def _no_setting(name: str) -> DshpcError:
+def no_setting(name: str) -> DshpcError:
+    """The error, with the name that was perhaps meant."""
     near = difflib.get_close_matches(name, list(settings.BY_NAME), 1)
     return usage_error(
         f"There is no setting {name!r}.",
@@ -62,7 +63,7 @@ def changed(text: str | None, name: str, value: str) -> str:
     cannot be read as a list of settings.
     """
     if name not in settings.BY_NAME:
-        raise _no_setting(name)
+        raise no_setting(name)
     before = _readable(text or "")
     wanted = _parsed(name, value)
     new = _with(_once(text or "", name), name, value)

@@ -10,9 +10,11 @@ from dshpc_setup.settings.edited import item_text
 from dshpc_setup.settings.overruled import Overruled
 
 
-def settings_json(settings: Settings, kept_out: Sequence[Overruled] = ()) -> dict[str, Any]:
+def settings_json(
+    settings: Settings, kept_out: Sequence[Overruled] = (), only: str | None = None
+) -> dict[str, Any]:
     """The `dshpc.settings/1` object: name -> value, origin, where, and which file of the user's own keeps
-    it from being in force."""
+    it from being in force. `only` is the name of one, of which alone it tells."""
     files: dict[str, list[str]] = {}
     for each in kept_out:
         files.setdefault(each.setting, []).append(f"config/{each.file}")
@@ -24,6 +26,7 @@ def settings_json(settings: Settings, kept_out: Sequence[Overruled] = ()) -> dic
             "kept_out_by": files.get(item.name, []),
         }
         for item in DECLARATIONS
+        if only in (None, item.name)
     }
     return {"schema": "dshpc.settings/1", "settings": values}
 

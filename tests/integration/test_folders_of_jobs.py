@@ -213,3 +213,11 @@ def test_a_home_is_the_users_own(fresh: Cluster, ada: pwd.struct_passwd) -> None
     fresh.configure(*MADE_UP, "--home", "kept").good()
     assert job("cat ~/result; ls -d ~") == f"kept\n/var/lib/dshpc/home/{ADA}\n"
     assert found.exists()
+
+
+def test_a_project_that_jobs_see_starts_and_keeps_its_own_folder_to_itself(fresh: Cluster) -> None:
+    """As one in a home does: what the engine has there is covered, with its mounts."""
+    fresh.configure(*MADE_UP, "--mounts", str(fresh.folder)).good()
+    seen = fresh.dshpc("srun", "ls", "-A", f"{fresh.folder}/.dshpc", cwd=fresh.work).good().stdout
+    assert seen == ""
+    assert "config" in fresh.dshpc("srun", "ls", str(fresh.folder), cwd=fresh.work).good().stdout

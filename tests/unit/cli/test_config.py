@@ -317,3 +317,15 @@ def test_what_a_file_of_ones_own_keeps_out_is_said(
     values = json.loads(capsys.readouterr().out)["settings"]
     assert values["slurm_conf_extra"]["kept_out_by"] == ["config/slurm.conf"]
     assert values["shm_size"]["kept_out_by"] == []
+
+
+def test_one_setting_is_shown_by_its_name(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.folder / "dshpc.yaml").write_text("array_limit: 77\n")
+    assert cli.run(["config", "show", "array_limit"], "dshpc") == 0
+    assert capsys.readouterr().out.split() == ["array_limit", "77", "file:", "dshpc.yaml:1:1"]
+    assert cli.run(["config", "show", "array_limit", "--json"], "dshpc") == 0
+    assert list(json.loads(capsys.readouterr().out)["settings"]) == ["array_limit"]
+    assert cli.run(["config", "show", "array_limits"], "dshpc") == 64
+    assert "Did you mean 'array_limit'?" in capsys.readouterr().err
