@@ -289,11 +289,15 @@ def test_an_input_is_never_run(permitted: Runner, name: str, text: str) -> None:
     assert permitted.exec("test", "-e", mark).code == 1
 
 
-def test_several_nodes_take_docker(permitted: Runner) -> None:
+def test_several_nodes(permitted: Runner) -> None:
     permitted.fresh_job()
-    done = permitted.action({"nodes": 2})
-    assert done.code == 64
-    assert "The built-in engine runs one node here" in done.stderr
+    try:
+        done = permitted.action({"nodes": 2, "simulate": "h100:2"})
+        assert done.code == 0, done
+        told = permitted.step("srun -N2 --gres=gpu:1 printenv SLURMD_NODENAME")
+        assert len(set(told.stdout.split())) == 2, told
+    finally:
+        permitted.destroyed()
 
 
 def test_where_namespaces_are_forbidden_it_says_so(denied: Runner) -> None:
