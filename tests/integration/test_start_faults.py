@@ -225,7 +225,7 @@ def test_a_killed_supervisor_of_a_daemon_is_replaced(node: Node, service: str) -
     job = node.said(*argv)
     wait_until(lambda: _running(node) == 1, "it runs")
     node.shell(SAVED)
-    node.shell('kill -9 "$(pgrep -f "s6-supervise $1\$")"', service)
+    node.shell(r'kill -9 "$(pgrep -f "s6-supervise $1\$")"', service)
     began = time.monotonic()
     # the new supervisor has the daemon in its hands, and does not start one after the other in vain
     wait_until(lambda: node.pid(service) > 0 and _one(node, service), "one, supervised")
