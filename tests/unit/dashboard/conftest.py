@@ -81,7 +81,7 @@ def a_workflow(text: str = "") -> dict[str, Any]:
 
     prepare, train = "prepare" + text, "train" + text
     return {
-        "schema": "dshpc.workflow/1", "exit_code": 0, "name": "steps", "file": f"/work/steps.yaml{text}",
+        "schema": "dshpc.workflow/1", "exit_code": 0, "name": "steps", "file": f"/lab/steps.yaml{text}",
         "submitted": 1000.0, "is_over": False, "succeeded": None, "lines": ["a line"],
         "jobs": [
             job(prepare, "good", "3"),

@@ -49,7 +49,7 @@ def test_it_is_made_once(tmp_path: Path, declaring: str, made: list[str]) -> Non
     assert os.path.isdir(f"{first}/bin")
     assert environments.ready(declaring, incoming(tmp_path)) == first
     assert made == [first]
-    assert first.startswith(f"{tmp_path}/work/jobs/{UID}/.envs/")
+    assert Path(first).parent == tmp_path / "work" / "jobs" / str(UID) / ".envs"
     assert os.listdir(os.path.dirname(first)) == [os.path.basename(first)]
     Path(declaring, "requirements.txt").write_text("six>1\n")
     assert environments.ready(declaring, incoming(tmp_path)) != first

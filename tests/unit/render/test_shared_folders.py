@@ -25,7 +25,7 @@ def service(
 
 
 def test_what_lies_deeper_is_mounted_later_and_what_is_ours_is_covered() -> None:
-    mounts = "/home/ada/lab/work/in:ro,/data"
+    mounts = "/home/ada/lab/data/in:ro,/data"
     found = service("/home", "/export/home", mounts=mounts, work="/data/lab")["volumes"]
     assert found[:8] == [
         "/home/ada/lab/config:/config:ro",
@@ -35,7 +35,7 @@ def test_what_lies_deeper_is_mounted_later_and_what_is_ours_is_covered() -> None
         "/export/home:/export/home",
         "/home/ada/lab/methods:/home/ada/lab/methods:ro",
         "/home/ada/lab/.dshpc/hidden:/home/ada/lab/.dshpc:ro",
-        "/home/ada/lab/work/in:/home/ada/lab/work/in:ro",
+        "/home/ada/lab/data/in:/home/ada/lab/data/in:ro",
     ]
     elsewhere = service("/home", project="/srv/lab")["volumes"]
     assert not [each for each in elsewhere if "hidden" in each]
