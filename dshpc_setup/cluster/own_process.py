@@ -6,7 +6,9 @@ A service of systemd's where one outlives the session, as the built-in engine's 
 from __future__ import annotations
 
 import signal
+import socket
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from dshpc_setup.builtin.processes import Process
 from dshpc_setup.machine import Machine
 
 LOG = "supervisor.log"  # as units names it
-_DOWN_S = 10.0
+_UP_S, _DOWN_S = 20.0, 10.0
 _MOST_SAID = 2000
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); from dshpc_setup import cli; "
@@ -41,6 +43,19 @@ def start(machine: Machine, folder: Path, arguments: Sequence[str], about: str) 
     if process is None:
         process = processes.of(machine.start_daemon(program, log=str(folder / LOG)))
     return process
+
+
+def listens(process: Process, where: tuple[str, int]) -> bool:
+    """Whether it listens there within the time; False where it has ended."""
+    until = time.monotonic() + _UP_S
+    while time.monotonic() < until and processes.runs(process):
+        try:
+            socket.create_connection(where, timeout=1.0).close()
+        except OSError:
+            time.sleep(0.1)
+            continue
+        return processes.runs(process)
+    return False
 
 
 def said(folder: Path) -> str:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from dataclasses import dataclass
 
 import dshpc_setup
 from dshpc_setup.builtin import processes
-from dshpc_setup.builtin.processes import Process
 from dshpc_setup.cluster import own_process
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
-
-_UP_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -132,23 +128,8 @@ def _start(machine: Machine, project: Project, service: Service, wanted: str) ->
     folder = project.folder / service.folder
     words = [service.name, "--serve", "--dir", str(project.folder)]
     process = own_process.start(machine, folder, words, f"dsHPC setup: {service.name}")
-    if process is None or not _listens(process, wanted):
+    if process is None or not own_process.listens(process, _where(wanted)):
         said = own_process.said(folder)
         raise DshpcError("Its process has ended.", said or "it gave no reason.")
     note = own_process.to_note(process, address=wanted, version=dshpc_setup.__version__)
     project.write_json(service.note, note)
-
-
-def _listens(process: Process, wanted: str) -> bool:
-    """Whether it listens within the time; False where it has ended."""
-    until = time.monotonic() + _UP_S
-    while time.monotonic() < until:
-        if not processes.runs(process):
-            return False
-        try:
-            socket.create_connection(_where(wanted), timeout=1.0).close()
-        except OSError:
-            time.sleep(0.1)
-            continue
-        return processes.runs(process)
-    return False

@@ -25,7 +25,6 @@ LOG = f"{tokens.FOLDER}/log"
 _MOST_AT_ONCE = 8
 _TALK_S = 30.0
 _LOOK_S = 1.0
-_UP_S = 20.0
 _GRACE_S = 600.0  # who has the key already may still say that all is done
 _MOST_LOG = 1 << 20
 
@@ -54,7 +53,7 @@ def ensure(machine: Machine, cluster: Target, address: str, ports: tuple[int, in
     port = _free(address, ports)
     words = ["node", "token", "--serve", str(port), "--dir", str(project.folder)]
     process = own_process.start(machine, folder, words, "dsHPC setup: machines that join")
-    if process is None or not _listens(process, address, port):
+    if process is None or not own_process.listens(process, (address, port)):
         said = own_process.said(folder)
         raise DshpcError("The join service has ended.", said or "It gave no reason.")
     project.write_json(NOTE, own_process.to_note(process, port=port, pin=pin))
@@ -72,18 +71,6 @@ def _free(address: str, ports: tuple[int, int]) -> int:
         "The join service takes one of srun's ports.",
         (f"See who listens: ss -ltnp src {address}",),
     )
-
-
-def _listens(process: processes.Process, address: str, port: int) -> bool:
-    until = time.monotonic() + _UP_S
-    while time.monotonic() < until and processes.runs(process):
-        try:
-            socket.create_connection((address, port), timeout=1.0).close()
-        except OSError:
-            time.sleep(0.1)
-            continue
-        return True
-    return False
 
 
 def stop(cluster: Target) -> None:

@@ -33,18 +33,6 @@ def is_here(address: str) -> bool:
     return True
 
 
-def why_taken(address: str, port: int) -> str | None:
-    """Why one cannot listen there now, in the kernel's words; None where one can."""
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind((address, port))
-            tried.listen()
-        except OSError as error:
-            return error.strerror or str(error)
-    return None
-
-
 def why_not_reached(address: str, port: int, deadline_s: float) -> int | None:
     """None where somebody answers there; else the error's number, that of a timeout where nobody does."""
     try:
