@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, exec_trouble, job_request, print_json
+from dshpc_setup.cli import exec_stdin, job_request, print_json
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish, this_machine
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
@@ -98,6 +98,8 @@ def _no_token(runtime: dict[str, Any], done: CommandResult) -> DshpcError:
             ),
         )
     if asked.state != "timeout":
+        from dshpc_setup.cli import exec_trouble
+
         exec_trouble.explain(call, asked.code or 1, folder_said=True)
     return DshpcError(
         "There is no token: the cluster did not give one.",
