@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +50,16 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if chosen == DOCKER:
         request.getfixturevalue("docker_engine")
     return chosen
+
+
+@pytest.fixture
+def no_crash_dump() -> Iterator[None]:
+    """pytest has every crash dumped to its own output, also one of a child that is meant to crash."""
+    before = faulthandler.is_enabled()
+    faulthandler.disable()
+    yield
+    if before:
+        faulthandler.enable(sys.__stderr__ or sys.stderr)
 
 
 @pytest.fixture(scope="session")

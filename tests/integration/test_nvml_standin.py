@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import faulthandler
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -240,17 +239,7 @@ def test_a_hang_does_not_delay_the_other_probes(
     assert facts.cpu.logical
 
 
-@pytest.fixture
-def _no_dump() -> Iterator[None]:
-    """pytest has every crash dumped to its own output, also one of a child that is meant to crash."""
-    before = faulthandler.is_enabled()
-    faulthandler.disable()
-    yield
-    if before:
-        faulthandler.enable(sys.__stderr__ or sys.stderr)
-
-
-@pytest.mark.usefixtures("_no_dump")
+@pytest.mark.usefixtures("no_crash_dump")
 def test_a_crash_is_an_error_with_its_signal(describe: Describe) -> None:
     reply: Reply = describe(f"{TWO_CARDS}crash nvmlDeviceGetCount_v2\n").nvml(60)
     assert reply.state == "error"

@@ -148,6 +148,7 @@ def test_readings_that_move_become_means_and_peaks(sampler: Sampler, tmp_path: P
     assert live.load(sampler.folder) == ()
 
 
+@pytest.mark.usefixtures("no_crash_dump")
 def test_a_driver_that_hangs_costs_its_samples_alone(
     sampler: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
