@@ -16,7 +16,7 @@ from dshpc_setup.cluster import operations, stopping
 from dshpc_setup.container.backup import SCHEMA, Manifest
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.files import atomic
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.observed.cluster_status import ClusterStatus
@@ -51,7 +51,7 @@ def save(machine: Machine, project: Project, file: Path, reporter: Reporter) -> 
     DshpcError where the cluster does not run, and where there is such a file already.
     """
     if os.path.lexists(file):
-        raise DshpcError(f"{file} is there already.", "", ("Name another file.",), Exit.USAGE)
+        raise usage_error(f"{file} is there already.", "", "Name another file.")
     cluster = operations.target(project)
     with project.lock(files=False):
         _need_running(machine, cluster, "backed up")

@@ -57,7 +57,7 @@ def save(machine: Machine, project: Project, file: Path, reporter: Reporter) -> 
             f"Name the file as one of these: {names}",
         )
     if os.path.lexists(file):
-        raise DshpcError(f"{file} is there already.", "", ("Name another file.",))
+        raise usage_error(f"{file} is there already.", "", "Name another file.")
     name = str(project.runtime().get("container"))
     container = inspect(machine, name)
     if container is None:
