@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import accounting
-from dshpc_setup.image import build
-from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.context import ACCOUNTING_PACKAGES
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.render.configuration import render_slurm
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, load
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
-from tests.unit.engine.fake import FakeMachine
 from tests.unit.machine.test_machines import look
 
 RELEVANT = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort",
@@ -60,16 +56,17 @@ def test_memory_is_kept_for_the_database_unless_somebody_says_how_much() -> None
     assert memory(reserve_mib=100) == memory(reserve_mib=100, accounting="on")
 
 
-def test_the_image_has_it_where_it_is_on_alone() -> None:
-    assert "mariadb-server-core" in ACCOUNTING_PACKAGES
-    facts, base = look("a100x2-one-broken"), BaseImage("dshpc-base:trixie", "", "local")
+def test_clients_of_the_rest_api_come_with_tokens_of_theirs() -> None:
+    assert "jwt" not in accounting.daemon_conf("lab", 6819, "slurm")
+    text = accounting.daemon_conf("lab", 6819, "slurm", by_rest=True)
+    assert slurm_conf.last(text, "AuthAltParameters") == f"jwt_key={Paths().rest_key}"
 
-    def args(accounting: str) -> dict[str, str]:
-        return build.build_args(
-            FakeMachine(), facts, Settings(accounting=accounting), base, "nvidia"
-        )
 
-    assert args("on") == {**args("off"), "ACCOUNTING": "on"}
+def test_it_is_switched_while_jobs_run_without_another_container() -> None:
+    off, on = Settings(), load(env={"DSHPC_ACCOUNTING": "on"})
+    assert on.container_env() == off.container_env()
+    assert on.live_env() != off.live_env()
+    assert off.daemon_ports == on.daemon_ports
 
 
 def test_no_password_and_no_port() -> None:
