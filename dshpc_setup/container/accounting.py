@@ -222,7 +222,9 @@ def _write_daemon(run: Run, host: str, port: int) -> None:
 def daemon_conf(host: str, port: int, user: str, *, by_rest: bool = False) -> str:
     """slurmdbd's file; `user` is Slurm's by the name that its number has. `by_rest`: clients of slurmrestd
     come with tokens of theirs."""
-    more = f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={Paths().rest_key}\n" if by_rest else ""
+    more = (
+        f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={Paths().rest_key}\n" if by_rest else ""
+    )
     return _DAEMON.format(host=host, port=port, user=user) + more
 
 

@@ -151,7 +151,11 @@ def _opened(path: str, within: int | None) -> int | None:
             return None
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):  # gone, a link now, a socket now
+        if error.errno in (
+            errno.ENOENT,
+            errno.ELOOP,
+            errno.ENXIO,
+        ):  # gone, a link now, a socket now
             return None
         raise
     if stat.S_IFMT(os.fstat(opened).st_mode) in plain:

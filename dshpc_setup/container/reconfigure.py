@@ -157,7 +157,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
 
 
 def _count(run: Run, before: Mapping[str, object], candidate: Candidate) -> None:
-    """Accounting is up before slurmctld is started with it; where it does not come up, all stays as it was."""
+    """Accounting is up before slurmctld is started with it; where it does not come up, all stays."""
     try:
         accounting.prepare(run)
         accounting.bring_up(run, candidate.texts["slurm.conf"])
