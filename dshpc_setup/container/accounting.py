@@ -30,6 +30,7 @@ _LISTENS_S = 60.0  # at the first start it makes its tables
 _ENDED_S = 30.0  # the database writes down what it holds in memory
 _ASK_S = 10.0
 _POLL_S = 0.02
+_NEW_BYTES = 160 << 20  # logs and tables of an empty database, and some jobs
 
 # What Slurm asks for: locks that a roll-up of a month holds, and reads that see what was written since.
 # MariaDB has the latter otherwise since 11.6.2
@@ -92,6 +93,28 @@ def prepare(run: Run) -> None:
             _make_database(run)
 
 
+def refuse_hopeless(run: Run, conf: str) -> None:
+    """DshpcError where it could not come up beside what runs here, as far as a look can tell."""
+    if not is_on(run) or _is_up(run.machine, run.paths, DAEMON):
+        return
+    port, _ = _address(run, conf)
+    if network.listens(port):
+        raise _port_taken(port)
+    if os.path.isdir(f"{run.paths.database}/mariadb"):
+        return
+    found = os.statvfs(run.paths.state)
+    room = found.f_bavail * found.f_frsize
+    if found.f_blocks and room < _NEW_BYTES:
+        raise DshpcError(
+            f"There is no room for an accounting database: {room >> 20} MiB are left in the state volume.",
+            f"An empty one takes {_NEW_BYTES >> 20} MiB.",
+            (
+                Fix("See what is full", "docker system df; df -h", step="look"),
+                "Make room on the disk that the state volume is kept on.",
+            ),
+        )
+
+
 def _make_folders(run: Run) -> None:
     paths, slurm = run.paths, run.slurm
     closed = (paths.database, f"{paths.database}/tmp", f"{paths.run}/database")
@@ -145,6 +168,7 @@ def _make_database(run: Run) -> None:
         cwd="/",
     )
     if not done.ok:
+        shutil.rmtree(new, ignore_errors=True)
         raise DshpcError(
             "The accounting database could not be made.",
             done.text or f"mariadbd --bootstrap: {done.state}",
@@ -175,8 +199,7 @@ def bring_up(run: Run, conf: str) -> None:
         return
     machine, paths = run.machine, run.paths
     with run.status.step("accounting"):
-        port = int(slurm_conf.last(conf, "AccountingStoragePort") or DATABASE_PORT)
-        host = slurm_conf.last(conf, "AccountingStorageHost") or run.settings.prefix
+        port, host = _address(run, conf)
         if network.listens(port) and not _is_up(machine, paths, DAEMON):
             raise _port_taken(port)
         _write_daemon(run, host, port)
@@ -204,6 +227,12 @@ def bring_up(run: Run, conf: str) -> None:
                 "See: dshpc logs"
             )
     run.status.values["accounting"] = {"port": port}
+
+
+def _address(run: Run, conf: str) -> tuple[int, str]:
+    """Port and host at which slurmctld looks for slurmdbd."""
+    port = int(slurm_conf.last(conf, "AccountingStoragePort") or DATABASE_PORT)
+    return port, slurm_conf.last(conf, "AccountingStorageHost") or run.settings.prefix
 
 
 def _write_daemon(run: Run, host: str, port: int) -> None:
@@ -290,6 +319,8 @@ def registered(run: Run) -> None:
     if own is not None and "|" in own and own != read_text(_registered(run.paths)):
         replace_text(_registered(run.paths), own)
     associate(run.machine, run.paths, run.settings.prefix)
+    # Of what ended while accounting was off, or was owed by a slurmctld that was killed
+    Slurm(run.machine).close_lost(run.settings.prefix, deadline_s=_ASK_S)
     daemons.order_up(run.machine, run.paths, KEEPER)
 
 

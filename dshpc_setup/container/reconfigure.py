@@ -107,7 +107,8 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     if not run.is_worker:
         _restart_watchers(run)
     same = partitions.same(old_texts, candidate.texts)
-    if same and not seen.changes and _took_over(paths, _daemons(run)):
+    counted = run.is_worker or accounting.is_on(run) == bool(before.get("accounting"))
+    if same and counted and not seen.changes and _took_over(paths, _daemons(run)):
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):
             _forget_refusal(run, before)

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.container import accounting
+from dshpc_setup.container import accounting, network
+from dshpc_setup.container.run import Run
+from dshpc_setup.container.status import Status
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
+from tests.unit.engine.fake import Answer, FakeMachine
 from tests.unit.machine.test_machines import look
 
 RELEVANT = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort",
@@ -100,3 +104,47 @@ def test_the_number_is_slurmdbds(
     assert (file.read_text() if file.exists() else None) == left
     if left is not None:
         assert file.stat().st_uid == os.getuid()
+
+
+def run_of(paths: Paths, machine: FakeMachine, **settings: str) -> Run:
+    chosen = Settings(prefix="lab", **{"accounting": "on", **settings})  # type: ignore[arg-type]
+    return Run(machine, paths, Status(paths, print, live=False), chosen, (0, 0))
+
+
+def test_what_could_not_come_up_is_refused_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = Paths(str(tmp_path))
+    os.makedirs(paths.state)
+    down = FakeMachine(commands={"s6-svstat -o up": Answer(stdout="false\n")})
+    up = FakeMachine(commands={"s6-svstat -o up": Answer(stdout="true\n")})
+    taken = {6819}
+    monkeypatch.setattr(network, "listens", lambda port: port in taken)
+    on = conf(accounting="on")
+    with pytest.raises(DshpcError, match="port 6819 already"):
+        accounting.refuse_hopeless(run_of(paths, down), on)
+    accounting.refuse_hopeless(run_of(paths, up), on)
+    accounting.refuse_hopeless(run_of(paths, down, accounting="off"), conf())
+    taken.clear()
+    accounting.refuse_hopeless(run_of(paths, down), on)
+    monkeypatch.setattr(accounting, "_NEW_BYTES", 1 << 60)
+    with pytest.raises(DshpcError, match="no room for an accounting database"):
+        accounting.refuse_hopeless(run_of(paths, down), on)
+    os.makedirs(f"{paths.database}/mariadb")
+    accounting.refuse_hopeless(run_of(paths, down), on)
+
+
+def test_it_ends_in_its_order_and_nothing_of_it_is_told_any_more(tmp_path: Path) -> None:
+    paths = Paths(str(tmp_path))
+    machine = FakeMachine(commands={"s6-svc": Answer(), "s6-svwait": Answer()})
+    run = run_of(paths, machine)
+    accounting.end(run)
+    assert machine.ran == [], "it was not up"
+    os.makedirs(f"{paths.run}/database")
+    Path(paths.database_conf).write_text("")
+    run.status.values["accounting"] = {"port": 6819}
+    accounting.end(run)
+    ended = [argv[-1].rpartition("/")[2] for argv in machine.ran if argv[0] == "s6-svc"]
+    assert ended == ["associations", "slurmdbd", "mariadb"]
+    assert not os.path.exists(paths.database_conf)
+    assert run.status.values["accounting"] is None
