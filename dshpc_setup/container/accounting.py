@@ -30,7 +30,7 @@ _LISTENS_S = 60.0  # at the first start it makes its tables
 _ENDED_S = 30.0  # the database writes down what it holds in memory
 _ASK_S = 10.0
 _POLL_S = 0.02
-_NEW_BYTES = 160 << 20  # logs and tables of an empty database, and some jobs
+_NEW_BYTES = 200 << 20  # logs and tables of an empty database, and some jobs
 
 # What Slurm asks for: locks that a roll-up of a month holds, and reads that see what was written since.
 # MariaDB has the latter otherwise since 11.6.2

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engines("builtin", "docker")
 DATABASE = "/var/lib/dshpc/state/database"
 SERVICES = "/run/dshpc/services"
 CLOCK = "/run/dshpc/libfaketime.so"
-ROOM = "140m"
+ROOM = "320m"
 
 
 @pytest.fixture(scope="module")
