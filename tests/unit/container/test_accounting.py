@@ -60,6 +60,16 @@ def test_memory_is_kept_for_the_database_unless_somebody_says_how_much() -> None
     assert memory(reserve_mib=100) == memory(reserve_mib=100, accounting="on")
 
 
+def test_a_node_without_the_database_has_all_its_memory() -> None:
+    """So that it has not to register anew, which its jobs would not outlive."""
+
+    def memory(accounting: str) -> int:
+        settings = Settings(prefix="lab", nodes=2, accounting=accounting).of_worker(2)
+        return plan_cluster(look("a100x2-one-broken"), settings).real_memory_mib
+
+    assert memory("on") == memory("off")
+
+
 def test_clients_of_the_rest_api_come_with_tokens_of_theirs() -> None:
     assert "jwt" not in accounting.daemon_conf("lab", 6819, "slurm")
     text = accounting.daemon_conf("lab", 6819, "slurm", by_rest=True)
