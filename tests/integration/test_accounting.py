@@ -186,7 +186,7 @@ def test_a_client_of_the_rest_api_is_told_what_the_database_knows(cluster: Clust
     gpus = [each["count"] for each in found["tres"]["allocated"] if each["name"] == "gpu"]
     assert gpus == [1]
     accounts = api.call(f"slurmdb_{version}_get_accounts")["accounts"]
-    assert "users" in {each["name"] for each in accounts}
+    assert "root" in {each["name"] for each in accounts}
 
 
 def page_command(beginning: str) -> list[str]:
