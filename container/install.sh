@@ -2,7 +2,7 @@
 # What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself; where
 # methods need packages, `debian` and `python` for these. `versions NAME...` says what Debian offers.
 # Where something else has installed the packages, `finish` and `plugins` do the rest of `packages`.
-# Settings by environment: GPU_TYPE, CUDA_RUNTIME, ACCOUNTING, APT_MIRROR, APT_SECURITY. The site's certificates and apt
+# Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR, APT_SECURITY. The site's certificates and apt
 # settings, if any, lie in /run/dshpc-site; nothing of them is copied.
 set -eu
 
@@ -111,10 +111,6 @@ cuda_packages() {
     done <"$(dirname "$0")/cuda-packages"
 }
 
-accounting_packages() {
-    [ "${ACCOUNTING:-off}" = off ] || cat "$(dirname "$0")/accounting-packages" # of dshpc_setup/image/context.py
-}
-
 # Manuals and translations are not even unpacked; the licences stay.
 skip_manuals() {
     cp /run/dshpc-build/dpkg-small.cfg /etc/dpkg/dpkg.cfg.d/dshpc-small
@@ -136,13 +132,13 @@ install_packages() {
     apt_get update
     gpu=$(gpu_packages)
     cuda=$(cuda_packages)
-    accounting=$(accounting_packages)
     [ -z "${RENEWED:-}" ] || apt_get upgrade -y # the base image may have been here for long
+    # mariadb-server itself would bring Perl, Galera and its own way to be started.
     # sshd's and Slurm's packages want systemd, or the one program of it that makes users: 17 MB less
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
-        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps openssh-server rsync \
-        systemd-standalone-sysusers tcc $gpu $cuda $accounting
+        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin slurmdbd mariadb-server-core \
+        s6 python3 procps openssh-server rsync systemd-standalone-sysusers tcc $gpu $cuda
     make_plugins
     finish_packages
 }

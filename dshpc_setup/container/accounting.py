@@ -27,8 +27,10 @@ DATABASE, DAEMON, KEEPER = "mariadb", "slurmdbd", "associations"
 _MADE_S = 120.0
 _READY_S = 60.0  # after a kill it reads its log first
 _LISTENS_S = 60.0  # at the first start it makes its tables
+_ENDED_S = 30.0  # the database writes down what it holds in memory
 _ASK_S = 10.0
 _POLL_S = 0.02
+_NEW_BYTES = 200 << 20  # logs and tables of an empty database, and some jobs
 
 # What Slurm asks for: locks that a roll-up of a month holds, and reads that see what was written since.
 # MariaDB has the latter otherwise since 11.6.2
@@ -86,15 +88,31 @@ def prepare(run: Run) -> None:
     if not is_on(run):
         return
     with run.status.step("database"):
-        if run.machine.which("mariadbd") is None:
-            raise DshpcError(
-                "Accounting is on, but this image was built without it.",
-                "slurmdbd and MariaDB are only in an image that was built with the setting accounting.",
-                (Fix("Build it anew, on the host", "configure-environment --accounting on"),),
-            )
         _make_folders(run)
         if not os.path.isdir(f"{run.paths.database}/mariadb"):
             _make_database(run)
+
+
+def refuse_hopeless(run: Run, conf: str) -> None:
+    """DshpcError where it could not come up beside what runs here, as far as a look can tell."""
+    if not is_on(run) or _is_up(run.machine, run.paths, DAEMON):
+        return
+    port, _ = _address(run, conf)
+    if network.listens(port):
+        raise _port_taken(port)
+    if os.path.isdir(f"{run.paths.database}/mariadb"):
+        return
+    found = os.statvfs(run.paths.state)
+    room = found.f_bavail * found.f_frsize
+    if found.f_blocks and room < _NEW_BYTES:
+        raise DshpcError(
+            f"There is no room for an accounting database: {room >> 20} MiB are left in the state volume.",
+            f"An empty one takes {_NEW_BYTES >> 20} MiB.",
+            (
+                Fix("See what is full", "docker system df; df -h", step="look"),
+                "Make room on the disk that the state volume is kept on.",
+            ),
+        )
 
 
 def _make_folders(run: Run) -> None:
@@ -150,6 +168,7 @@ def _make_database(run: Run) -> None:
         cwd="/",
     )
     if not done.ok:
+        shutil.rmtree(new, ignore_errors=True)
         raise DshpcError(
             "The accounting database could not be made.",
             done.text or f"mariadbd --bootstrap: {done.state}",
@@ -170,7 +189,8 @@ def _as_slurm(run: Run) -> list[str]:
 
 
 def bring_up(run: Run, conf: str) -> None:
-    """Step "accounting": the database and slurmdbd, before slurmctld is started with this slurm.conf.
+    """Step "accounting": the database and slurmdbd, before slurmctld is started with this slurm.conf; what
+    is up already stays so.
 
     DshpcError where they do not come up and slurmctld has never been registered: it would wait for them
     for ever. Later that is a note, and jobs run.
@@ -179,16 +199,14 @@ def bring_up(run: Run, conf: str) -> None:
         return
     machine, paths = run.machine, run.paths
     with run.status.step("accounting"):
-        port = int(slurm_conf.last(conf, "AccountingStoragePort") or DATABASE_PORT)
-        host = slurm_conf.last(conf, "AccountingStorageHost") or run.settings.prefix
-        _write_daemon(run, host, port)
-        if network.listens(port) and not _is_ours(machine, paths):
+        port, host = _address(run, conf)
+        if network.listens(port) and not _is_up(machine, paths, DAEMON):
             raise _port_taken(port)
+        _write_daemon(run, host, port)
         up = _bring_up(run, port)
         known = read_text(_registered(paths))
         if not up and known is None:
-            for service in (DAEMON, DATABASE):
-                daemons.take_down(machine, paths, service)
+            end(run)
             raise DshpcError(
                 "The accounting database does not come up.",
                 "slurmctld would wait for it, as it has never known it. What MariaDB and slurmdbd say stands "
@@ -211,33 +229,62 @@ def bring_up(run: Run, conf: str) -> None:
     run.status.values["accounting"] = {"port": port}
 
 
+def _address(run: Run, conf: str) -> tuple[int, str]:
+    """Port and host at which slurmctld looks for slurmdbd."""
+    port = int(slurm_conf.last(conf, "AccountingStoragePort") or DATABASE_PORT)
+    return port, slurm_conf.last(conf, "AccountingStorageHost") or run.settings.prefix
+
+
 def _write_daemon(run: Run, host: str, port: int) -> None:
     folder = f"{run.paths.run}/database"
-    text = daemon_conf(host, port, _user(run))
-    # slurmdbd insists on 0600, though there is no secret in it
-    replace_bytes(run.paths.database_conf, text.encode(), 0o600, run.slurm, sync=False)
+    text = daemon_conf(host, port, _user(run), by_rest=run.settings.rest != "off")
+    if text != read_text(run.paths.database_conf):
+        # slurmdbd insists on 0600, though there is no secret in it
+        replace_bytes(run.paths.database_conf, text.encode(), 0o600, run.slurm, sync=False)
+        _end_daemon(run.machine, run.paths, DAEMON)  # one that runs has read another one
     # Where the keys are: it looks beside the file that SLURM_CONF names
     for name in ("slurm.key", "slurm.jwks"):
         with contextlib.suppress(FileExistsError):
             os.symlink(f"{run.paths.etc_slurm}/{name}", f"{folder}/{name}")
 
 
-def daemon_conf(host: str, port: int, user: str) -> str:
-    """slurmdbd's file; `user` is Slurm's by the name that its number has."""
-    return _DAEMON.format(host=host, port=port, user=user)
+def daemon_conf(host: str, port: int, user: str, *, by_rest: bool = False) -> str:
+    """slurmdbd's file; `user` is Slurm's by the name that its number has. `by_rest`: clients of slurmrestd
+    come with tokens of theirs."""
+    more = (
+        f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={Paths().rest_key}\n" if by_rest else ""
+    )
+    return _DAEMON.format(host=host, port=port, user=user) + more
 
 
-def _is_ours(machine: Machine, paths: Paths) -> bool:
-    """Whether it is slurmdbd itself that listens: it runs already."""
-    asked = machine.run(["s6-svstat", "-o", "up", f"{paths.services}/{DAEMON}"], deadline_s=_ASK_S)
+def _is_up(machine: Machine, paths: Paths, service: str) -> bool:
+    asked = machine.run(["s6-svstat", "-o", "up", f"{paths.services}/{service}"], deadline_s=_ASK_S)
     return asked.ok and asked.stdout.strip() == "true"
+
+
+def _end_daemon(machine: Machine, paths: Paths, service: str) -> None:
+    """And wait for its end, so that what is started next finds the place free."""
+    daemons.take_down(machine, paths, service)
+    argv = ["s6-svwait", "-D", "-t", f"{_ENDED_S * 1000:.0f}", f"{paths.services}/{service}"]
+    machine.run(argv, deadline_s=_ENDED_S + _ASK_S)
+
+
+def end(run: Run) -> None:
+    """Nothing of it runs any more, and slurmctld is to know none; what was counted stays."""
+    if not os.path.exists(run.paths.database_conf):
+        return
+    for service in (KEEPER, DAEMON, DATABASE):
+        _end_daemon(run.machine, run.paths, service)
+    os.unlink(run.paths.database_conf)
+    run.status.values["accounting"] = None
 
 
 def _bring_up(run: Run, port: int) -> bool:
     machine, paths = run.machine, run.paths
     ready = f"{paths.run}/database/ready"  # it listens some time before it has read its tables
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(ready)
+    if not _is_up(machine, paths, DATABASE):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(ready)
     daemons.order_up(machine, paths, DATABASE)
     until = time.monotonic() + _READY_S
     while not os.path.exists(ready):
@@ -272,6 +319,8 @@ def registered(run: Run) -> None:
     if own is not None and "|" in own and own != read_text(_registered(run.paths)):
         replace_text(_registered(run.paths), own)
     associate(run.machine, run.paths, run.settings.prefix)
+    # Of what ended while accounting was off, or was owed by a slurmctld that was killed
+    Slurm(run.machine).close_lost(run.settings.prefix, deadline_s=_ASK_S)
     daemons.order_up(run.machine, run.paths, KEEPER)
 
 
@@ -308,7 +357,7 @@ def _logins(paths: Paths) -> list[str]:
 def renew_key(machine: Machine, paths: Paths) -> None:
     """slurmdbd reads the key as it starts: it is started again where it runs, before others sign with it."""
     text = read_text(paths.database_conf)
-    if text is None or not _is_ours(machine, paths):
+    if text is None or not _is_up(machine, paths, DAEMON):
         return
     port = int(slurm_conf.last(text, "DbdPort") or DATABASE_PORT)
     daemons.restart(machine, paths, DAEMON, port)

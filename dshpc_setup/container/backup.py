@@ -9,6 +9,7 @@ back however this process ends. The archive's last file has the sum of each: wha
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -45,6 +46,7 @@ _NOT_KEPT = re.compile(
 _BY_ITSELF = ("slurmctld", "database")
 _SCRIPTS = re.compile(r"hash\.[0-9]+")
 _ENDED_S = 60.0
+_DEEPEST = 32  # folders in each other; the cluster's own are five at most
 _POLL_S = 0.02
 _PACKED = 3  # of 9: a database is mostly zeros
 
@@ -101,24 +103,32 @@ class _Archive:
     def __init__(self, archive: tarfile.TarFile, manifest: Manifest) -> None:
         self._archive, self._manifest = archive, manifest
 
-    def tree(self, path: str, name: str, without: tuple[str, ...] = ()) -> None:
-        """A file, or a folder with all in it; what has gone meanwhile, and what is neither, is none."""
+    def tree(
+        self, path: str, name: str, without: tuple[str, ...] = (), within: int | None = None
+    ) -> None:
+        """A file, or a folder with all in it; what has gone meanwhile, and what is neither, is none.
+
+        `within`: the folder that holds it, open. Some folders are their users': no link of theirs leads out.
+        """
+        opened = _opened(path, within) if name.count("/") < _DEEPEST else None
+        if opened is None:
+            return
         try:
-            found = os.lstat(path)
+            found = os.fstat(opened)
             if stat.S_ISDIR(found.st_mode):
-                names = sorted(os.listdir(path))
+                names = sorted(os.listdir(opened))
                 self._archive.addfile(_member(name, found, tarfile.DIRTYPE))
                 for each in names:
                     if each not in without:
-                        self.tree(f"{path}/{each}", f"{name}/{each}")
-            elif stat.S_ISREG(found.st_mode):
-                self._file(path, name)
-        except FileNotFoundError:
-            return
+                        self.tree(each, f"{name}/{each}", within=opened)
+            else:
+                self._file(opened, name)
+        finally:
+            os.close(opened)
 
-    def _file(self, path: str, name: str) -> None:
-        with open(path, "rb") as file:
-            found = os.fstat(file.fileno())
+    def _file(self, opened: int, name: str) -> None:
+        with open(opened, "rb", closefd=False) as file:
+            found = os.fstat(opened)
             member = _member(name, found, tarfile.REGTYPE)
             member.size = found.st_size
             summed = _Summed(file, found.st_size)
@@ -130,6 +140,28 @@ class _Archive:
         member = tarfile.TarInfo(MANIFEST)
         member.size, member.mode, member.mtime = len(text), 0o600, self._manifest.made
         self._archive.addfile(member, io.BytesIO(text))
+
+
+def _opened(path: str, within: int | None) -> int | None:
+    """A plain file or a folder, looked at before and after it is opened; None for anything else."""
+    plain = (stat.S_IFREG, stat.S_IFDIR)
+    try:
+        found = os.stat(path, dir_fd=within, follow_symlinks=False)
+        if stat.S_IFMT(found.st_mode) not in plain:
+            return None
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
+    except OSError as error:
+        if error.errno in (
+            errno.ENOENT,
+            errno.ELOOP,
+            errno.ENXIO,
+        ):  # gone, a link now, a socket now
+            return None
+        raise
+    if stat.S_IFMT(os.fstat(opened).st_mode) in plain:
+        return opened
+    os.close(opened)
+    return None
 
 
 class _Summed:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.container import (
+    accounting,
     check,
     config,
     daemons,
@@ -39,6 +40,7 @@ from dshpc_setup.container.status import Status, as_failure
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.storage import replace_text
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import ASK, Paths
 
 _RESTARTED_S = 10.0
@@ -105,7 +107,8 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     if not run.is_worker:
         _restart_watchers(run)
     same = partitions.same(old_texts, candidate.texts)
-    if same and not seen.changes and _took_over(paths, _daemons(run)):
+    counted = run.is_worker or accounting.is_on(run) == bool(before.get("accounting"))
+    if same and counted and not seen.changes and _took_over(paths, _daemons(run)):
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):
             _forget_refusal(run, before)
@@ -113,6 +116,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
             status.say("Nothing has changed: what is in force is what the machine and config/ say.")
             return
     status.values.update(node=node, gres=check.gres_of(candidate, node))
+    _count(run, before, candidate)
     old_folder = os.path.realpath(paths.etc_slurm)
     with status.step("swap"):
         folder = in_force.write(run, candidate)
@@ -139,7 +143,10 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     drift.save(paths, drift.remembered(seen.facts, seen.image))
     in_force.remember(run, candidate)
     if not run.is_worker:
-        run.status.values["accounting"] = before.get("accounting")
+        if accounting.is_on(run):
+            accounting.registered(run)
+        else:
+            accounting.end(run)
         rest.restart(run, before.get("rest"))
     if run.settings.place.is_joined:
         from dshpc_setup.container import far
@@ -148,6 +155,17 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
+
+
+def _count(run: Run, before: Mapping[str, object], candidate: Candidate) -> None:
+    """Accounting is up before slurmctld is started with it; where it does not come up, all stays."""
+    try:
+        accounting.prepare(run)
+        accounting.bring_up(run, candidate.texts["slurm.conf"])
+    except DshpcError as error:
+        error = while_up(error)
+        _say_refused(run, before, error)
+        raise error from None
 
 
 _WATCHERS = {"longest-wait": ("longest_wait",), "use": ("idle_gpu", "release_idle")}
@@ -282,6 +300,8 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
     try:
         _restart(run, old, seen, folder, own_gres=True)
         prove(run, old, check.node_name(old, run.settings.node), fresh=False)
+        if not slurm_conf.has_accounting(old.texts["slurm.conf"]):
+            accounting.end(run)
     except DshpcError as error:
         both = DshpcError(
             f"{why.brief} Going back failed as well: {error.brief}",

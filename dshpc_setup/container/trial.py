@@ -139,7 +139,7 @@ def _runs(pid: int, log: str) -> bool | None:
 
 def _moved(text: str, ports: tuple[int, int], folder: str) -> str:
     """slurm.conf for the trial: nothing of it may meet the running controller."""
-    has_accounting = "slurmdbd" in (slurm_conf.last(text, "AccountingStorageType") or "")
+    has_accounting = slurm_conf.has_accounting(text)
     own = {
         "SlurmctldPort": str(ports[0]),
         "StateSaveLocation": f"{folder}/state",

@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.container import config, hardware_fit, in_force, keys, start, state_volume, users
+from dshpc_setup.container import (
+    accounting,
+    config,
+    hardware_fit,
+    in_force,
+    keys,
+    start,
+    state_volume,
+    users,
+)
 from dshpc_setup.container.complaints import while_up
 from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.look import look
@@ -71,3 +80,5 @@ def _check(run: Run, *, thrown_away: bool) -> None:
     )
     if error is not None:
         raise error
+    if not thrown_away:  # there the ports are those of what runs
+        accounting.refuse_hopeless(run, chosen.texts["slurm.conf"])

@@ -69,8 +69,6 @@ def build_args(
         "GPU_TYPE": gpu_type,
         "CUDA_RUNTIME": settings.cuda_runtime,
     }
-    if settings.accounting == "on":
-        args["ACCOUNTING"] = "on"
     if renewed:
         args["RENEWED"] = renewed
     # A base of our own making knows its mirror.

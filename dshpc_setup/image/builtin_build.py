@@ -96,7 +96,6 @@ def build(
         builtin_layers.archive(machine, facts, settings),
         gpu_type,
         settings.cuda_runtime,
-        settings.accounting,
         lock,
         context.folder,
         context.renewed,

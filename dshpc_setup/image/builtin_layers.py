@@ -26,7 +26,6 @@ from dshpc_setup.environment.model import Lock
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.context import (
-    ACCOUNTING_PACKAGES,
     CUDA_PACKAGES,
     LAYER,
     SMALL,
@@ -53,6 +52,7 @@ _COPIED_S = 300.0
 # Of container/install.sh: what the image has whatever the GPUs are
 _PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurmrestd", "slurm-wlm-jwt-plugin"),
+    *("slurmdbd", "mariadb-server-core"),
     *("s6", "python3", "procps", "openssh-server", "rsync", "tcc"),
     "systemd-standalone-sysusers",
 )
@@ -67,7 +67,6 @@ class Making:
     archive: base.Archive
     gpu_type: str
     cuda_runtime: str
-    accounting: str
     lock: Lock | None
     context: Path
     renewed: str
@@ -100,7 +99,7 @@ class Making:
     @property
     def extra(self) -> tuple[str, ...]:
         cuda = CUDA_PACKAGES if self.cuda_runtime == "yes" else ()
-        return (*_PACKAGES, *cuda, *(ACCOUNTING_PACKAGES if self.accounting == "on" else ()))
+        return (*_PACKAGES, *cuda)
 
     @property
     def pinned(self) -> dict[str, str]:
@@ -196,7 +195,6 @@ def _run(making: Making, folder: Path, text: str) -> None:
         **ENVIRONMENT,
         "GPU_TYPE": making.gpu_type,
         "CUDA_RUNTIME": making.cuda_runtime,
-        "ACCOUNTING": making.accounting,
         "HOME": "/root",
     }
     script = inside.Script(text, environment, {str(making.context): BUILD})

@@ -30,9 +30,6 @@ CUDA_PACKAGES = (
 )
 """With `cuda_runtime: yes`: the libraries that a program is linked to. The driver's own (libcuda,
 libnvidia-ml) come from the host with the GPU; a second copy in the image would stand in their way."""
-_ACCOUNTING_FILE = "accounting-packages"
-ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server-core")
-"""With `accounting: on`; mariadb-server itself would bring Perl, Galera and its own way to be started."""
 LAYER = "environment"  # in the context, where methods need packages
 
 
@@ -120,7 +117,6 @@ def _fill(new: Path, *, buildkit: bool, layer: Layer | None) -> None:
         layer.write(new / LAYER)
     (new / PACKAGES).write_text(_packages(), encoding="utf-8")
     (new / _CUDA_FILE).write_text("\n".join(CUDA_PACKAGES) + "\n", encoding="utf-8")
-    (new / _ACCOUNTING_FILE).write_text("\n".join(ACCOUNTING_PACKAGES) + "\n", encoding="utf-8")
     wheels.write(new / "wheels")
 
 

@@ -53,7 +53,9 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     used = [device for device in chosen if any(line.index == device.index for line in gres)]
     vendors = sorted({device.vendor for device in used})
     cpus = node.cpus(facts)
-    memory = node.memory(facts, settings.reserve_mib, accounting=settings.accounting == "on")
+    # The database is beside the controller: another node keeps what it is registered with
+    has_database = settings.accounting == "on" and settings.place.role != "worker"
+    memory = node.memory(facts, settings.reserve_mib, accounting=has_database)
     shape = node.topology(facts, cpus)
     threads = shape[2] if shape else 1
     # Partitions, and with them what a job gets that does not say, are the same for all nodes

@@ -99,7 +99,7 @@ class Settings:
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
     longest_wait: str = "1h"  # "none": without end
-    # slurmctld, slurmd, slurmdbd where accounting is on, then slurmd of further nodes on this machine
+    # slurmctld, slurmd, slurmdbd, then slurmd of further nodes on this machine
     slurm_ports: tuple[int, ...] = (6817, 6818)
     listen: str = "off"  # off, or an address or an interface of this machine
     srun_ports: tuple[int, int] = (61001, 61999)  # the first and the last
@@ -162,8 +162,8 @@ class Settings:
 
     @property
     def daemon_ports(self) -> tuple[int, ...]:
-        """Of slurmctld, slurmd, and slurmdbd where accounting is on and its port is set."""
-        return self.slurm_ports[: 3 if self.accounting == "on" else 2]
+        """Of slurmctld, slurmd, and slurmdbd where its port is set."""
+        return self.slurm_ports[:3]
 
     @property
     def profiles(self) -> tuple[str, ...]:

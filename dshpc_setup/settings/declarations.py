@@ -235,7 +235,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "slurm_ports",
         (6817, 6818),
-        "Ports of slurmctld and slurmd, then where accounting is on of slurmdbd (6819). The built-in engine, "
+        "Ports of slurmctld and slurmd, then of slurmdbd (6819), for accounting. The built-in engine, "
         "whose containers have the machine's own network, chooses those that are free, with one more for "
         "each further node.",
         texts.ports,
@@ -276,6 +276,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         texts.choice("on", "off"),
         "on|off",
         in_container=True,
+        live=True,
     ),
     Declaration(
         "rest",

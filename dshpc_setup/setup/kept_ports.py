@@ -14,8 +14,9 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 
-_NAMES = ("SlurmctldPort", "SlurmdPort")
-_DATABASE = "AccountingStoragePort"
+_NODE = "SlurmdPort"
+# The last one is kept where accounting is off, too: it is switched on while jobs run
+_NAMES = ("SlurmctldPort", _NODE, "AccountingStoragePort")
 _ANYWHERE = "0.0.0.0"
 
 
@@ -27,11 +28,10 @@ def choose(machine: Machine, project: Project, settings: Settings, engine: str) 
     """
     names = (
         *_NAMES,
-        *((_DATABASE,) if settings.accounting == "on" else ()),
-        *(f"{_NAMES[1]}-{at}" for at in range(2, len(settings.profiles) + 1)),
+        *(f"{_NODE}-{at}" for at in range(2, len(settings.profiles) + 1)),
     )
     before, same = settings.slurm_ports, project.runtime().get("prefix") == settings.prefix
-    is_known = settings.listens or (same and len(before) == len(names))
+    is_known = settings.listens or (same and len(before) in (2, len(names)))
     was = dict(zip(names, before, strict=False)) if is_known else None
     cluster = ports.cluster(str(project.folder), settings.prefix)
     lost = _lost(machine, settings.container, (was or {}) if same else {}, engine)

@@ -31,6 +31,12 @@ def add_users_argv(cluster: str, names: Sequence[str]) -> list[str]:
     return ["sacctmgr", "-iQ", "add", "user", named, f"account={ACCOUNT}", f"cluster={cluster}"]
 
 
+def close_lost_argv(cluster: str) -> list[str]:
+    """Ends in the database the jobs of which slurmctld knows nothing any more, without time of use; it asks
+    unless it is told not to (`-i`), and without a terminal for ever (24.11.5)."""
+    return ["sacctmgr", "-i", "show", "runawayjobs", f"cluster={cluster}"]
+
+
 def parse(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Accounts and users of lines ACCOUNT|USER; ValueError for what is none. A user stands once for each
     account, an account once without a user."""

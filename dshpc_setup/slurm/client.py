@@ -310,6 +310,11 @@ class Slurm:
 
         return self.run(*associations.add_users_argv(cluster, names), deadline_s=deadline_s)
 
+    def close_lost(self, cluster: str, *, deadline_s: float) -> CommandResult:
+        from dshpc_setup.slurm import associations
+
+        return self.run(*associations.close_lost_argv(cluster), deadline_s=deadline_s)
+
     # Nodes
 
     def drain(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:

@@ -51,6 +51,11 @@ def last(text: str, key: str) -> str | None:
     return found
 
 
+def has_accounting(text: str) -> bool:
+    """Whether slurmctld tells a slurmdbd of its jobs, and knows users by it."""
+    return "slurmdbd" in (last(text, "AccountingStorageType") or "")
+
+
 def number(text: str | None) -> int | None:
     """A count as a key has it ("64"); None for what is none."""
     return int(text) if text is not None and re.fullmatch(_DIGITS, text) else None

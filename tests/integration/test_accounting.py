@@ -1,11 +1,14 @@
-"""Accounting with a real slurmdbd and MariaDB: switched on beside jobs, killed, away, restored, off."""
+"""Accounting with a real slurmdbd and MariaDB: switched on and off beside jobs, killed, away, restored."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
+import shlex
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,29 +18,67 @@ import pytest
 from dshpc_setup.plan.model import DATABASE_PORT
 from tests.integration.cluster import ROOT, Cluster, Standards, as_user, made, wait_until
 from tests.integration.engines import Engine
+from tests.integration.test_rest import as_described, free_port
 
 pytestmark = pytest.mark.engines("builtin", "docker")
 
-SIMULATED = ("--simulate", "h100:2", "--stop-jobs")
+SIMULATED = ("--simulate", "h100:2")
 DATABASE = "/run/dshpc/services/mariadb"
 MOST_WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def cluster(engine: Engine, standards: Standards) -> Iterator[Cluster]:
-    """One that began without accounting, had jobs, and was given it: what was queued is still there."""
-    standards(engine)  # whose layers it is laid on
+    """One that began without accounting, and was given it while jobs ran: they go on, and are counted."""
+    standards(engine)  # whose image it has
     with made("accounting", engine=engine) as cluster:
-        cluster.configure(*SIMULATED).good()
+        cluster.configure(*SIMULATED, "--rest", f"127.0.0.1:{free_port()}").good()
         refused = cluster.dshpc("sacct")
         assert refused.code != 0
         assert "dshpc config set accounting on" in refused.stderr.splitlines()[-1]
-        jobs = [cluster.submit("-N1", "--gres=gpu:2", script=f"sleep {each}") for each in (3, 0)]
-        wait_until(lambda: cluster.job_state(jobs[0])[0] == "RUNNING", "the first one runs")
-        cluster.configure(*SIMULATED, "--accounting", "on").good()
-        wait_until(lambda: ended(cluster).keys() >= {*jobs}, "both end")
-        assert {ended(cluster)[job] for job in jobs} == {"COMPLETED"}
+        with switched_beside_a_job(cluster, "on"):
+            waits = cluster.submit("-N1", "--gres=gpu:2", script="true")
+        wait_until(lambda: waits in ended(cluster), "what was queued runs")
+        assert set(ended(cluster).values()) <= {"COMPLETED", "CANCELLED"}
         yield cluster
+
+
+@contextlib.contextmanager
+def switched_beside_a_job(cluster: Cluster, to: str, *more: str) -> Iterator[None]:
+    """The setting changes while a batch job and an srun run: both go on in their processes, and end well."""
+    made_at = cluster.started_at
+    job = cluster.submit(
+        "-n1", "--gres=gpu:1", "--mem=100", script="until [ -e go ]; do sleep 0.2; done; echo $$"
+    )
+    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "it runs")
+    step = subprocess.Popen(
+        cluster.within("srun", "-n1", "--mem=100", "-D", str(cluster.work), "sh", "-c",
+                       "echo began; until [ -e go ]; do sleep 0.2; done; echo done"),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert step.stdout is not None
+        assert step.stdout.readline() == "began\n"
+        began = re.search(r"StartTime=\S+ ", cluster.said("scontrol", "show", "job", job))
+        yield
+        cluster.configure(*SIMULATED, "--accounting", to, *more).good()
+        now = cluster.said("scontrol", "show", "job", job)
+        assert "JobState=RUNNING" in now
+        assert "Restarts=0" in now
+        assert began is not None
+        assert began[0] in now
+        assert cluster.started_at == made_at
+    finally:
+        (cluster.work / "go").touch()
+    assert step.communicate(timeout=60)[0] == "done\n"
+    assert step.returncode == 0
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "it ends")
+    (cluster.work / "go").unlink()
+    if to == "on":
+        wait_until(lambda: ended(cluster).get(job) == "COMPLETED", "the database knows it")
+        (row,) = sacct(cluster, "-j", job, "--format=ElapsedRaw,Start")
+        assert int(row[0]) > 0
+        assert began[0] == f"StartTime={row[1]} "
 
 
 def sacct(cluster: Cluster, *options: str) -> list[list[str]]:
@@ -96,6 +137,11 @@ def test_nobody_but_slurms_user_reaches_the_database(cluster: Cluster) -> None:
 def test_gpu_seconds_are_those_of_a_ledger_though_the_database_is_killed(
     cluster: Cluster, full: bool
 ) -> None:
+    def used() -> float:
+        report = json.loads(cluster.dshpc("usage", "--json").good().stdout)
+        return float(sum(row["gpu_seconds_held"] for row in report["rows"]))
+
+    before = used()  # of jobs that began when Slurm did not count GPUs
     chance = random.Random(11)
     kept: dict[str, int] = {}
     for nth in range(200 if full else 24):
@@ -124,33 +170,80 @@ def test_gpu_seconds_are_those_of_a_ledger_though_the_database_is_killed(
         assert state == "COMPLETED"
         assert abs(int(elapsed) * gpus - held[job]) <= gpus
 
-    def used() -> float:
-        report = json.loads(cluster.dshpc("usage", "--json").good().stdout)
-        return float(sum(row["gpu_seconds_held"] for row in report["rows"]))
-
-    every = {
-        row[0]: row for row in sacct(cluster, "--format=JobID,ElapsedRaw,AllocTRES%80,JobName")
-    }
-    counted_all = 0
-    for _, elapsed, tres, name in every.values():
-        found = re.search(r"gres/gpu=(\d+)", tres)
-        counted_all += int(elapsed) * int(found[1]) if found and name != "dshpc-proof" else 0
-    wait_until(lambda: used() >= sum(held.values()), "all are written down")
-    assert abs(used() - counted_all) <= len(every)
+    counted_all = sum(int(rows[job][0]) * gpus for job, gpus in kept.items())
+    wait_until(lambda: used() >= before + sum(held.values()), "all are written down")
+    assert abs(used() - before - counted_all) <= sum(kept.values())
 
 
-def test_limits_and_fair_share_by_one_command_each(cluster: Cluster) -> None:
-    user = cluster.said("id", "-un") if cluster.engine.name == "builtin" else "root"
-    limit = ("sacctmgr", "-i", "modify", "user", "where", f"name={user}", "set")
+def test_a_client_of_the_rest_api_is_told_what_the_database_knows(cluster: Cluster) -> None:
+    job = cluster.submit("--gres=gpu:1", script="true")
+    wait_until(lambda: job in ended(cluster), "it ends")
+    rest = json.loads(cluster.dshpc("status", "--json").good().stdout)["rest"]
+    api = as_described(cluster, int(rest["address"].rpartition(":")[2]), 0)
+    version = rest["version"].replace(".", "")
+    (found,) = api.call(f"slurmdb_{version}_get_job", job_id=job)["jobs"]
+    assert found["state"]["current"] == ["COMPLETED"]
+    gpus = [each["count"] for each in found["tres"]["allocated"] if each["name"] == "gpu"]
+    assert gpus == [1]
+    accounts = api.call(f"slurmdb_{version}_get_accounts")["accounts"]
+    assert "root" in {each["name"] for each in accounts}
+
+
+def page_command(beginning: str) -> list[str]:
+    """A command of the page, as it stands there."""
     page = (ROOT / "docs/how-to/accounting.md").read_text()
-    assert "sacctmgr -i modify user where name=ada set GrpTRES=gres/gpu=2" in page
-    cluster.exec(*limit, "GrpTRES=gres/gpu=1").good()
+    (line,) = (line.strip() for line in page.splitlines() if line.strip().startswith(beginning))
+    return shlex.split(line.removeprefix("dshpc exec --root -- ").removeprefix("dshpc "))
+
+
+@pytest.mark.parametrize(
+    ("beginning", "reason"),
+    [
+        ("dshpc exec --root -- sacctmgr -i modify user", "AssocGrpGRES"),
+        ("dshpc exec --root -- sacctmgr -i modify qos", "QOSMaxGRESPerUser"),
+    ],
+)
+def test_a_users_gpus_are_limited_by_one_command(
+    cluster: Cluster, beginning: str, reason: str
+) -> None:
+    user = cluster.said("id", "-un")
+    limit = [word.replace("name=ada", f"name={user}") for word in page_command(beginning)]
+    assert limit[-1].endswith("gres/gpu=2")
+    cluster.exec(*limit[:-1], limit[-1][:-1] + "1").good()
     first = cluster.submit("--gres=gpu:1", script="sleep 60")
     second = cluster.submit("--gres=gpu:1", script="true")
-    wait_until(lambda: cluster.job_state(second) == ("PENDING", "AssocGrpGRES"), "it waits")
-    cluster.exec(*limit, "GrpTRES=gres/gpu=-1").good()
+    wait_until(lambda: cluster.job_state(second) == ("PENDING", reason), "it waits")
+    cluster.exec(*limit[:-1], limit[-1][:-1] + "-1").good()
     wait_until(lambda: second in ended(cluster), "it runs")
     cluster.said("scancel", first)
+
+
+def test_fair_share_by_one_command(cluster: Cluster) -> None:
+    """Who has used less comes first, though he came later."""
+    user = cluster.said("id", "-un")
+    for account in ("much", "little"):
+        cluster.exec("sacctmgr", "-i", "add", "account", f"name={account}").good()
+        cluster.exec("sacctmgr", "-i", "add", "user", f"name={user}", f"account={account}").good()
+    used = cluster.submit("--account=much", "--gres=gpu:2", script="sleep 3")
+    wait_until(lambda: used in ended(cluster), "it is used")
+    words = page_command("dshpc config set slurm_conf_extra")
+    assert words[:3] == ["config", "set", "slurm_conf_extra"]
+    cluster.configure(*SIMULATED, "--accounting", "on", "--slurm-conf-extra", words[3]).good()
+    said = cluster.said("sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage")
+    assert int(re.search(rf"(?m)^ *much\|{user}\|(\d+)$", said)[1]) > 0, said  # type: ignore[index]
+    first = cluster.submit("--gres=gpu:2", script="sleep 4")
+    rich, poor = (
+        cluster.submit(f"--account={each}", "--gres=gpu:2", script="true")
+        for each in ("much", "little")
+    )
+    wait_until(lambda: {first, rich, poor} <= ended(cluster).keys(), "all have ended")
+    rows = {row[0]: row[1] for row in sacct(cluster, "--format=JobID,Start")}
+    assert rows[poor] <= rows[rich]
+    weight = re.search(
+        r"PriorityWeightFairShare *= *(\d+)", cluster.said("scontrol", "show", "config")
+    )
+    assert weight is not None
+    assert words[3].endswith(weight[1])
 
 
 def test_away_it_stops_no_job_and_nothing_is_lost(cluster: Cluster) -> None:
@@ -214,17 +307,16 @@ def test_what_is_backed_up_is_restored(cluster: Cluster, tmp_path: Path) -> None
     assert cluster.output(waits) == "restored\n"
 
 
-def test_off_keeps_what_was_counted(cluster: Cluster) -> None:
+def test_off_and_on_again_beside_jobs_keeps_what_was_counted(cluster: Cluster) -> None:
     before = ended(cluster)
-    cluster.configure(*SIMULATED, "--accounting", "off").good()
+    with switched_beside_a_job(cluster, "off"):
+        pass
     assert json.loads(cluster.dshpc("status", "--json").stdout)["accounting"] is None
+    assert cluster.exec("pgrep", "-x", "mariadbd|slurmdbd").code == 1
     cluster.exec("srun", "-n1", "true").good()
-    weight = "PriorityWeightFairshare=100000"
-    cluster.configure(*SIMULATED, "--accounting", "on", "--slurm-conf-extra", weight).good()
+    with switched_beside_a_job(cluster, "on"):
+        pass
     assert before.items() <= ended(cluster).items()
-    assert "100000" in cluster.said("sprio", "-w")
-    page = (ROOT / "docs/how-to/accounting.md").read_text()
-    assert f"dshpc config set slurm_conf_extra {weight}" in page
 
 
 @pytest.mark.engines("docker", why="its jobs are of two users")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dshpc_setup.engine.site import APT_FILE, SiteFiles
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.context import ACCOUNTING_PACKAGES
 
 # Debian's stable release, whose Slurm the image has, and the newest that there is
 SUITES = ("trixie", "sid")
@@ -21,7 +20,7 @@ SUITES = ("trixie", "sid")
 _PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client"),
     *("slurm-wlm-nvml-plugin", "slurm-wlm-rsmi-plugin"),
-    *ACCOUNTING_PACKAGES,
+    *("slurmdbd", "mariadb-server-core"),
 )
 _OURS = Path(__file__).parents[3] / "container"
 _MAKE_S = 600.0

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.container import accounting
-from dshpc_setup.image import build
-from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.context import ACCOUNTING_PACKAGES
+from dshpc_setup.container import accounting, network
+from dshpc_setup.container.run import Run
+from dshpc_setup.container.status import Status
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.render.configuration import render_slurm
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, load
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
-from tests.unit.engine.fake import FakeMachine
+from tests.unit.engine.fake import Answer, FakeMachine
 from tests.unit.machine.test_machines import look
 
 RELEVANT = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort",
@@ -60,16 +60,27 @@ def test_memory_is_kept_for_the_database_unless_somebody_says_how_much() -> None
     assert memory(reserve_mib=100) == memory(reserve_mib=100, accounting="on")
 
 
-def test_the_image_has_it_where_it_is_on_alone() -> None:
-    assert "mariadb-server-core" in ACCOUNTING_PACKAGES
-    facts, base = look("a100x2-one-broken"), BaseImage("dshpc-base:trixie", "", "local")
+def test_a_node_without_the_database_has_all_its_memory() -> None:
+    """So that it has not to register anew, which its jobs would not outlive."""
 
-    def args(accounting: str) -> dict[str, str]:
-        return build.build_args(
-            FakeMachine(), facts, Settings(accounting=accounting), base, "nvidia"
-        )
+    def memory(accounting: str) -> int:
+        settings = Settings(prefix="lab", nodes=2, accounting=accounting).of_worker(2)
+        return plan_cluster(look("a100x2-one-broken"), settings).real_memory_mib
 
-    assert args("on") == {**args("off"), "ACCOUNTING": "on"}
+    assert memory("on") == memory("off")
+
+
+def test_clients_of_the_rest_api_come_with_tokens_of_theirs() -> None:
+    assert "jwt" not in accounting.daemon_conf("lab", 6819, "slurm")
+    text = accounting.daemon_conf("lab", 6819, "slurm", by_rest=True)
+    assert slurm_conf.last(text, "AuthAltParameters") == f"jwt_key={Paths().rest_key}"
+
+
+def test_it_is_switched_while_jobs_run_without_another_container() -> None:
+    off, on = Settings(), load(env={"DSHPC_ACCOUNTING": "on"})
+    assert on.container_env() == off.container_env()
+    assert on.live_env() != off.live_env()
+    assert off.daemon_ports == on.daemon_ports
 
 
 def test_no_password_and_no_port() -> None:
@@ -103,3 +114,47 @@ def test_the_number_is_slurmdbds(
     assert (file.read_text() if file.exists() else None) == left
     if left is not None:
         assert file.stat().st_uid == os.getuid()
+
+
+def run_of(paths: Paths, machine: FakeMachine, **settings: str) -> Run:
+    chosen = Settings(prefix="lab", **{"accounting": "on", **settings})  # type: ignore[arg-type]
+    return Run(machine, paths, Status(paths, print, live=False), chosen, (0, 0))
+
+
+def test_what_could_not_come_up_is_refused_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = Paths(str(tmp_path))
+    os.makedirs(paths.state)
+    down = FakeMachine(commands={"s6-svstat -o up": Answer(stdout="false\n")})
+    up = FakeMachine(commands={"s6-svstat -o up": Answer(stdout="true\n")})
+    taken = {6819}
+    monkeypatch.setattr(network, "listens", lambda port: port in taken)
+    on = conf(accounting="on")
+    with pytest.raises(DshpcError, match="port 6819 already"):
+        accounting.refuse_hopeless(run_of(paths, down), on)
+    accounting.refuse_hopeless(run_of(paths, up), on)
+    accounting.refuse_hopeless(run_of(paths, down, accounting="off"), conf())
+    taken.clear()
+    accounting.refuse_hopeless(run_of(paths, down), on)
+    monkeypatch.setattr(accounting, "_NEW_BYTES", 1 << 60)
+    with pytest.raises(DshpcError, match="no room for an accounting database"):
+        accounting.refuse_hopeless(run_of(paths, down), on)
+    os.makedirs(f"{paths.database}/mariadb")
+    accounting.refuse_hopeless(run_of(paths, down), on)
+
+
+def test_it_ends_in_its_order_and_nothing_of_it_is_told_any_more(tmp_path: Path) -> None:
+    paths = Paths(str(tmp_path))
+    machine = FakeMachine(commands={"s6-svc": Answer(), "s6-svwait": Answer()})
+    run = run_of(paths, machine)
+    accounting.end(run)
+    assert machine.ran == [], "it was not up"
+    os.makedirs(f"{paths.run}/database")
+    Path(paths.database_conf).write_text("")
+    run.status.values["accounting"] = {"port": 6819}
+    accounting.end(run)
+    ended = [argv[-1].rpartition("/")[2] for argv in machine.ran if argv[0] == "s6-svc"]
+    assert ended == ["associations", "slurmdbd", "mariadb"]
+    assert not os.path.exists(paths.database_conf)
+    assert run.status.values["accounting"] is None

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -98,6 +99,46 @@ def test_it_is_restored_as_it_was_and_what_was_there_is_kept(
     assert before["state/before-restore/new"] == b"later\n"
     assert before["state/before-restore/.key/slurm.key"] == b"another key"
     assert restore.take(paths) is None
+
+
+def test_no_link_leads_out_of_what_is_saved(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nor does one that is put there between the look and the opening: some folders are their users'."""
+    secret = tmp_path / "secret"
+    (secret / "in").mkdir(parents=True)
+    (secret / "in/file").write_bytes(b"not ours")
+    mine = Path(paths.state) / "ended/4101"
+    (mine / "folder").mkdir(parents=True)
+    (mine / "folder/file").write_bytes(b"plain")
+    (mine / "file").write_bytes(b"plain")
+    (mine / "link").symlink_to(secret / "in/file")
+    (mine / "out").symlink_to(secret / "in")
+    os.mkfifo(mine / "pipe")
+    deep = mine
+    for _ in range(40):
+        deep /= "d"
+        deep.mkdir()
+    (deep / "file").write_bytes(b"deep")
+    looked = os.stat
+
+    def swaps(path: str, **how: Any) -> os.stat_result:
+        found = looked(path, **how)
+        for name, goal in (("file", secret / "in/file"), ("folder", secret / "in")):
+            if path == name and not (mine / name).is_symlink():
+                (mine / name).rename(mine / f"{name}.was")
+                (mine / name).symlink_to(goal)
+        return found
+
+    monkeypatch.setattr(os, "stat", swaps)
+    content = saved(paths, monkeypatch)
+    monkeypatch.undo()
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(content))) as archive:
+        held = {each.name: each for each in archive if "/ended/" in each.name}
+        assert {each.type for each in held.values()} <= {tarfile.REGTYPE, tarfile.DIRTYPE}
+        texts = [archive.extractfile(each) for each in held.values() if each.isfile()]
+        assert {file.read() for file in texts if file is not None} <= {b"plain"}
+    assert not {"link", "out", "pipe", "file", "folder"} & {Path(name).name for name in held}
 
 
 def test_a_start_that_is_killed_meanwhile_is_gone_on_with(

@@ -50,10 +50,10 @@ def test_ports_are_a_clusters_own(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("all_free")
 def test_ports_that_the_folder_remembers_come_back(tmp_path: Path) -> None:
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    settings = Settings(prefix="c", slurm_ports=(31234, 31235))
+    settings = Settings(prefix="c", slurm_ports=(31234, 31235, 31236))
     assert (
         kept_ports.choose(machine, project(tmp_path, prefix="c"), settings, "builtin")
-        == "31234,31235"
+        == "31234,31235,31236"
     )
 
 
@@ -62,12 +62,12 @@ def test_a_port_that_another_program_has_is_chosen_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    settings = Settings(prefix="c", slurm_ports=(31234, 31235))
+    settings = Settings(prefix="c", slurm_ports=(31234, 31235, 31236))
     mine = project(tmp_path, prefix="c")
-    assert kept_ports.choose(machine, mine, settings, "builtin") == "31234,31235"
+    assert kept_ports.choose(machine, mine, settings, "builtin") == "31234,31235,31236"
     listens = Listener(31235, 0, 7)
     monkeypatch.setattr(ports, "listeners", lambda: [listens])
     monkeypatch.setattr(ports, "keep", partial(ports.keep, free=lambda port: port != listens.port))
-    first, second = kept_ports.choose(machine, mine, settings, "builtin").split(",")
-    assert first == "31234"
-    assert second not in ("31234", "31235")
+    first, second, third = kept_ports.choose(machine, mine, settings, "builtin").split(",")
+    assert (first, third) == ("31234", "31236")
+    assert second not in ("31234", "31235", "31236")
