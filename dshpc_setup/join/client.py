@@ -20,7 +20,7 @@ from dshpc_setup.files.atomic import make_folder, write_atomic
 from dshpc_setup.join import cluster_facts, firewall, share, token
 from dshpc_setup.join.answering import accept_for
 from dshpc_setup.join.asking import Asking
-from dshpc_setup.join.messages import Facts, Reach, Reached, Take
+from dshpc_setup.join.messages import Facts, Given, Reach, Reached, Take
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
 from dshpc_setup.project.folder import JOINED, Project
@@ -84,18 +84,17 @@ class Join:
             return
         make_folder(folder, self.project.owner)
         for name, text in self.facts.environment.items():
-            if re.fullmatch(r"[\w.-]{1,64}", name) and not name.startswith("."):
-                write_atomic(folder / name, text, owner=self.project.owner)
+            write_atomic(folder / name, text, owner=self.project.owner)
 
     def connect(self, machine: Machine, container: str) -> None:
         about = cluster_facts.about(machine, container)
-        taken = self.asking.ask("take", asdict(Take(about.slurm, about.slurm_uid)))
+        taken = self.asking.asked(Given, "take", asdict(Take(about.slurm, about.slurm_uid)))
         done = containers.exec_in(
             machine,
             container,
             ["dshpc-node", "take-key"],
             deadline_s=_TAKE_S,
-            stdin=str(taken["given"]),
+            stdin=taken.given,
         )
         if not done.ok:
             raise DshpcError(
