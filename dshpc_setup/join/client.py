@@ -125,7 +125,7 @@ def refuse_settings(flags: Mapping[str, str | None]) -> None:
 def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     """All proofs; raises DshpcError, and nothing has been written then."""
     found = token.read(wanted.token)
-    node = wanted.node or _host_name(machine)
+    node = wanted.node or node_name(machine.read("/proc/sys/kernel/hostname").text or "")
     asking = Asking(found, node)
     sent = time.time()
     facts = asking.asked(Facts, "facts")
@@ -151,10 +151,9 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     return Join(project, asking, facts, wanted.listen or address, work, said)
 
 
-def _host_name(machine: Machine) -> str:
+def node_name(host: str) -> str:
     """As Slurm wants a node's name: the host's, without its domain."""
-    text = (machine.read("/proc/sys/kernel/hostname").text or "").strip().partition(".")[0].lower()
-    name = re.sub(r"[^a-z0-9-]+", "-", text).strip("-")
+    name = re.sub(r"[^a-z0-9-]+", "-", host.strip().partition(".")[0].lower()).strip("-")
     return name if name[:1].isalpha() else f"node-{name}".rstrip("-")
 
 

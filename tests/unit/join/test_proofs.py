@@ -64,8 +64,7 @@ def test_names_that_one_can(name: str) -> None:
     ],
 )
 def test_a_machine_is_called_as_its_host(host: str, name: str) -> None:
-    machine: Any = Files({"/proc/sys/kernel/hostname": host})
-    assert client._host_name(machine) == name
+    assert client.node_name(host) == name
 
 
 def test_what_the_cluster_decides_is_not_said_here() -> None:

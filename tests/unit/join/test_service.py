@@ -49,8 +49,8 @@ class Stream:
 def test_who_says_nothing_loses_the_seat_without_a_handshake(first: bytes | None) -> None:
     seats, stream, nobody = Seats(), Stream(first), object()
     assert seats.take("10.0.0.9")
-    like: Any = (nobody, nobody, stream)
-    service._talk(*like, "10.0.0.9", seats)
+    like: Any = (nobody, nobody, stream, "10.0.0.9", seats)
+    service._talk(*like)
     assert stream.closed
     assert stream.waited == [service._HELLO_S]
     assert [seats.take("10.0.0.9") for _ in range(4)] == [True] * 4
