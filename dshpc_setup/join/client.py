@@ -57,6 +57,7 @@ class Join:
     listen: str
     work: str
     said: tuple[str, ...] = ()
+    own_work: bool = False  # the work folder is not the controller's
 
     @property
     def flags(self) -> Mapping[str, str | None]:
@@ -76,7 +77,8 @@ class Join:
 
     @property
     def note(self) -> Mapping[str, Any]:
-        return {"node": self.asking.node, "controller": self.facts.address}
+        own = {"own_work": True} if self.own_work else {}
+        return {"node": self.asking.node, "controller": self.facts.address, **own}
 
     def prepare(self) -> None:
         folder = self.project.folder / FOLDER
@@ -148,7 +150,7 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
         _PLAIN,
     )
     work = wanted.work or (facts.work if shared.is_same else "")
-    return Join(project, asking, facts, wanted.listen or address, work, said)
+    return Join(project, asking, facts, wanted.listen or address, work, said, not shared.is_same)
 
 
 def node_name(host: str) -> str:

@@ -48,8 +48,8 @@ def _key(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def serving(member: Member, folder: Path) -> Iterator[Client]:
-    """Root comes in by the client's key."""
+def serving(member: Member, folder: Path, hidden: Path) -> Iterator[Client]:
+    """Root comes in by the client's key, and sees another folder in the place of `hidden`."""
     if not Path(_SSHD).exists():
         pytest.fail("sshd is missing: sudo apt-get install openssh-server")
     folder.mkdir(mode=0o755)
@@ -69,9 +69,11 @@ def serving(member: Member, folder: Path) -> Iterator[Client]:
         f"SetEnv XDG_CACHE_HOME={member.top}/cache PATH={os.environ['PATH']}\n"
     )
     run(as_root("mkdir", "-p", "/run/sshd")).good()
+    # `ip netns exec` gives each its own mounts
+    start = f'mount -t tmpfs none "$0" && exec {_SSHD} -D -e -f "$1"'
     with open(folder / "log", "wb") as log:
         server = subprocess.Popen(
-            member.argv(_SSHD, "-D", "-e", "-f", f"{folder}/sshd"),
+            member.argv("sh", "-c", start, str(hidden), f"{folder}/sshd"),
             stderr=log,
             stdin=subprocess.DEVNULL,
         )

@@ -66,7 +66,7 @@ def two(
         first.configure(
             "--prefix", f"{PREFIX}add", "--simulate", "h100:2", "--listen", "eth0", "--image-file", str(image)
         ).good()  # fmt: skip
-        with serving(second, second.top / "ssh") as client:
+        with serving(second, second.top / "ssh", first.folder / "work") as client:
             made = Two(first, second, client)
             yield made
             if made.there.exists():
@@ -140,6 +140,19 @@ def test_it_becomes_a_node_and_runs_a_job(two: Two) -> None:
     assert two.first.said("srun", "-w", NODE, "hostname") == NODE
     tokens = json.loads((two.first.folder / ".dshpc/join/tokens.json").read_text())["tokens"]
     assert all(each["revoked"] for each in tokens)
+    # Its work folder is another one: that is told, and jobs with files keep off it
+    for words in (
+        "is not shared",
+        "nfs-kernel-server",
+        "dnf install -y nfs-utils",
+        "mount -t nfs4",
+    ):
+        assert words in made.stderr
+    refused(
+        two.first.dshpc("run", "--gpus", "1", "--gpu-type", "t4", "--", "true"), "has not the work"
+    )
+    shown = json.loads(two.first.said("run", "--dry-run", "--json", "--", "true"))
+    assert f"--exclude={NODE}" in shown["sbatch"]
     # Once more: the image is there, and is not carried again
     again = two.add("--", "--simulate", "t4:2").good()
     assert "the image is there already" in again.stderr
