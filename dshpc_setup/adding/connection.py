@@ -17,6 +17,7 @@ from dshpc_setup.machine import CommandResult, Machine
 _CONNECT_S = 15
 _LOGIN_S = 180.0  # somebody may have to find a password
 _END_S = 10.0
+_KEPT_S = 3600  # without a command: we may be killed, and it is not to stay for ever
 _LOST_AFTER = 3  # times that it does not answer, 10 s apart
 _MOST_WORDS = 16384  # of bytes: a pipe takes them without a reader
 _LONGEST_PATH = 60  # a socket's path has 108 at most, and ssh adds to it
@@ -44,7 +45,9 @@ class Connection:
     folder: Path
 
     def argv(self, script: str, *, first: bool = False, may_ask: bool = False) -> list[str]:
-        keep = ("ControlMaster=yes", "ControlPersist=yes") if first else ("ControlMaster=no",)
+        keep = (
+            ("ControlMaster=yes", f"ControlPersist={_KEPT_S}") if first else ("ControlMaster=no",)
+        )
         options = [f"ControlPath={self.folder}/ssh", *keep, *_OPTIONS]
         if not may_ask:
             options.append("BatchMode=yes")

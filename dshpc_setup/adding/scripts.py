@@ -54,7 +54,7 @@ def unpack(folder: str) -> str:
     """The command that lays an archive of stdin into the folder; a new one goes again where it fails."""
     return _quoted(
         f'folder={folder}; [ -e "$folder" ] || new=yes; mkdir -p "$folder/.carried" && '
-        'chmod go-w "$folder" && tar -xzf - -C "$folder" || '
+        'chmod go-w "$folder" && rm -rf "$folder/.carried/packages-"* && tar -xzf - -C "$folder" || '
         '{ [ -z "$new" ] || rm -rf -- "$folder"; exit 2; }'
     )
 
