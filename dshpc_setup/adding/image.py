@@ -11,6 +11,7 @@ from dshpc_setup.adding.connection import Connection
 from dshpc_setup.adding.look import CARRIED, Found
 from dshpc_setup.cluster import operations
 from dshpc_setup.engine import containers
+from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.image import saving
@@ -84,7 +85,7 @@ def send(there: Connection, file: Path, command: str) -> None:
     )  # fmt: skip
     raise DshpcError(
         brief,
-        done.text.strip() or f"The transfer ended: {done.state}.",
+        last_lines(done.text) or f"The transfer ended: {done.state}.",
         (Fix("See its file systems", there.host.typed("df", "-h"), step="look"),),
     )
 

@@ -35,7 +35,10 @@ done
 for tool in tar gzip setsid; do
     command -v "$tool" >/dev/null || say lacks "$tool"
 done
-say free "$(df -Pk "$HOME" 2>/dev/null | awk 'END { print $4 }')"
+at=$folder
+while [ ! -e "$at" ] && [ "$at" != / ]; do at=$(dirname "$at"); done
+# The image may be unpacked below the home, wherever the folder is
+say free "$(df -Pk "$HOME" "$at" 2>/dev/null | awk 'NR > 1 { print $4 }' | sort -n | head -n 1)"
 for device in /sys/bus/pci/devices/*; do
     case $(cat "$device/class" 2>/dev/null) in
         0x03* | 0x12*) say card "$(cat "$device/vendor" 2>/dev/null)" ;;
@@ -141,7 +144,7 @@ def refuse(found: Found, host: Host) -> None:
         )
     if found.free_mib is not None and found.free_mib < NEEDED_MIB:
         raise DshpcError(
-            f"{host.name} has too little space: {found.free_mib} MiB are free where the home is.",
+            f"{host.name} has too little space: {found.free_mib} MiB are free for the folder or the home.",
             f"Program and image need {NEEDED_MIB} MiB. Nothing was changed.",
             (
                 host.look("See what takes it", "df", "-h"),

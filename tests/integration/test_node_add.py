@@ -120,9 +120,9 @@ def test_ctrl_c_ends_the_other_side_too(two: Two) -> None:
     )
     try:
         begun = two.there / ".dshpc/runtime.json"
-        wait_until(begun.exists, "its node is being made", 240)
+        wait_until(begun.exists, "its node is being made", 600)
         os.kill(asked.pid, signal.SIGINT)
-        _, said = asked.communicate(timeout=200)
+        _, said = asked.communicate(timeout=600)
     finally:
         asked.kill()
     assert asked.returncode == 130, said

@@ -11,6 +11,7 @@ import pytest
 from dshpc_setup.adding import adding, program
 from dshpc_setup.adding.look import Found
 from dshpc_setup.errors import DshpcError
+from scripts.share_in_wheel import SHARED
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,6 +34,10 @@ def test_the_archive_is_a_checkout(tmp_path: Path) -> None:
     for path in (ROOT / "scripts").iterdir():
         if f"scripts/{path.name}" in sourced:
             assert f"scripts/{path.name}" in members, path
+
+
+def test_a_wheel_has_all_of_it() -> None:
+    assert set(program._FILES) - {"browser"} <= set(SHARED)
 
 
 def test_packages_are_those_of_the_lock_and_nothing_else(tmp_path: Path) -> None:
