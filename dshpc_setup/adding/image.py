@@ -85,7 +85,7 @@ def send(there: Connection, file: Path, command: str) -> None:
     )  # fmt: skip
     raise DshpcError(
         brief,
-        last_lines(done.text) or f"The transfer ended: {done.state}.",
+        last_lines(done, 3),
         (Fix("See its file systems", there.host.typed("df", "-h"), step="look"),),
     )
 
