@@ -213,9 +213,13 @@ def build(request: Request, venv: Path, lock: int) -> None:
     base, version = choose_interpreter(request.root)
     say(f"  Python {version} ({base}) ...")
     run([base, "-I", "-m", "venv", "--without-pip", str(venv)], venv, lock)
-    say("  downloading and installing the locked packages ...")
-    install_locked(request.root / "requirements.lock", venv, lock)
-    install_checkout(request.root, venv, lock)
+    if (carried := carried_packages(request.root, version)) is not None:
+        say("  taking the packages that were carried here ...")
+        install_carried(carried, request.root, venv)
+    else:
+        say("  downloading and installing the locked packages ...")
+        install_locked(request.root / "requirements.lock", venv, lock)
+        install_checkout(request.root, venv, lock)
     open_to_all(venv)
     write_stamp(venv, "stamp", request.inputs)
     say(f"  ready after {time.monotonic() - started:.0f} s")
@@ -290,6 +294,31 @@ def remove_parts(venv: Path) -> None:
             shutil.rmtree(part)
         else:
             part.unlink(missing_ok=True)
+
+
+def carried_packages(root: Path, version: str) -> Path | None:
+    """Those that `dshpc node add` has brought for this Python and processor, installed as on its machine."""
+    major, minor, *_ = version.split(".")
+    found = root / ".carried" / f"packages-{major}.{minor}-{platform.machine()}"
+    return found if found.is_dir() else None
+
+
+def install_carried(packages: Path, root: Path, venv: Path) -> None:
+    """Copied as they are, with the checkout on top: no index is asked, and no installer is needed."""
+    (site,) = venv.glob("lib/python*/site-packages")
+    shutil.copytree(packages, site, dirs_exist_ok=True)
+    (site / "dshpc_setup.pth").write_text(f"{root}\n", encoding="utf-8")
+    told = (root / "pyproject.toml").read_text(encoding="utf-8")
+    section = told.partition("[project.scripts]\n")[2].partition("\n\n")[0]
+    for name, module, function in re.findall(
+        r'^([\w-]+) = "([\w.]+):(\w+)"$', section, re.MULTILINE
+    ):
+        program = venv / "bin" / name
+        program.write_text(
+            f"#!{venv}/bin/python\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n",
+            encoding="utf-8",
+        )
+        program.chmod(0o755)
 
 
 def install_locked(lock_file: Path, venv: Path, lock: int) -> None:

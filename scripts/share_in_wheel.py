@@ -18,6 +18,18 @@ SHARED = (
     "docker-compose.yml.j2",
     "docs/findings",
     "docs/schemas",
+    # What `dshpc node add` lays out on another machine as a checkout
+    "configure-environment",
+    "dshpc",
+    "pyproject.toml",
+    "requirements.lock",
+    "README.md",
+    "LICENSE",
+    "scripts/launch.sh",
+    "scripts/others.sh",
+    "scripts/packages.sh",
+    "scripts/environment.py",
+    "scripts/share_in_wheel.py",
 )
 FETCHED = "browser"  # by scripts/browser_files.py, before a release
 

@@ -120,6 +120,62 @@ def node_token(
     finish(Exit.OK)
 
 
+@node_app.command(
+    "add",
+    epilog=examples(
+        "dshpc node add ada@10.0.0.7",
+        "dshpc node add -p 2222 --node-name gpu7 lab7 -- --engine builtin",
+    ),
+)
+def node_add(
+    host: Annotated[
+        str, typer.Argument(metavar="[USER@]HOST", help="The machine, as ssh knows it.")
+    ],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- OPTION...]",
+            help="Options for configure-environment there.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", metavar="PORT", help="Of its ssh server.")
+    ] = None,
+    node_name: Annotated[
+        str,
+        typer.Option(
+            "--node-name",
+            metavar="NAME",
+            help="What the node is called (default: its host name).",
+            show_default=False,
+        ),
+    ] = "",
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--folder",
+            metavar="DIR",
+            help="Of program and node there, absolute or below the home (default: dshpc-CLUSTER).",
+            show_default=False,
+        ),
+    ] = "",
+    dir: Dir = None,  # noqa: A002
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Make another machine a node, over ssh: it gets program and image, joins, and runs a job."""
+    from dshpc_setup.adding import adding
+    from dshpc_setup.adding import host as hosts
+
+    project = needed_project(dir)
+    place = hosts.read(host, folder or adding.usual_folder(project), port)
+    wanted = adding.Wanted(place, node_name, tuple(words or ()), interactive=is_interactive())
+    added = adding.add(machine_of(project), project, wanted, reporter())
+    _print(added.lines(place))
+    finish(Exit.OK)
+
+
 @node_app.command("drain")
 def node_drain(
     name: Name,

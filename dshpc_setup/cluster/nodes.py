@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -9,9 +10,12 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from dshpc_setup.cluster import operations, stopping, workers
+from dshpc_setup.container import far
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
+from dshpc_setup.jobs import offer
 from dshpc_setup.machine import Machine, Say
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm import nodes as slurm_nodes
@@ -154,8 +158,19 @@ def _node(
         ),
         container.name if container is not None else "",
         slurm.reason if slurm is not None else None,
-        tuple(map(str, notes)) if isinstance(notes, list) else (),
+        tuple(map(str, notes)) if isinstance(notes, list) else _notes_of_far(line or ""),
     )
+
+
+def _notes_of_far(line: str) -> tuple[str, ...]:
+    """By what it has told the controller of itself."""
+    with contextlib.suppress(ValueError):
+        if offer.from_json(foreign.value(far.unpacked(line) or "null")).own_work:
+            return (
+                "Its work folder is not the cluster's: dshpc run, methods and workflows keep off it. Share "
+                "the folder, then join again.",
+            )
+    return ()
 
 
 def _now() -> str:
@@ -185,15 +200,19 @@ def drain(machine: Machine, project: Project, name: str, reason: str) -> None:
 
 
 def resume(machine: Machine, project: Project, name: str, reporter: Reporter) -> None:
-    """It takes jobs again; the container of a worker is started where it does not run."""
+    """It takes jobs again; the container of a worker is started where it does not run.
+
+    Of a node on another machine Slurm alone is asked.
+    """
     cluster = operations.target(project)
     node = look(machine, project).named(name)
     own = containers.inspect(machine, node.container) if node.container else None
-    if own is None or (not own.running and node.role == "controller"):
+    is_far = not node.container and node.role == "worker"
+    if not is_far and (own is None or (not own.running and node.role == "controller")):
         raise DshpcError(
             f"Node {name} has no container that runs.", "", ("Start all that is down: dshpc up",)
         )
-    if not own.running:
+    if own is not None and not own.running:
         reporter.progress(f"starting {own.name}")
         containers.restart(machine, own.name)
         workers.wait_ready(machine, {name: own.name}, reporter)

@@ -100,7 +100,18 @@ def table(offered: Sequence[Offer]) -> str:
     plain = {said: kinds for said, kinds in names.items() if said not in most}
     lines = [f"   [{_quoted(said)}] = {{ {_listed(kinds)} }}," for said, kinds in plain.items()]
     rows = [f"   {{ {_quoted(kind)}, {count} }}," for kind, count in most.items()]
-    return "\n".join(["return { names = {", *lines, "}, types = {", *rows, "} }", ""])
+    without = [f"   {_quoted(each.node)}," for each in offered if each.own_work]
+    tables = (
+        "return { names = {",
+        *lines,
+        "}, types = {",
+        *rows,
+        "}, without_work = {",
+        *without,
+        "} }",
+        "",
+    )
+    return "\n".join(tables)
 
 
 def _listed(kinds: Sequence[str]) -> str:

@@ -54,6 +54,7 @@ def offer(candidate: Candidate, seen: Seen, node: str, listed: Sequence[SlurmGpu
         gres_type=seen.plan.gres_type if _each_its_own(gpus) else "model",
         isolation=seen.plan.isolation,
         simulated=seen.facts.gpus.simulated,
+        own_work=seen.plan.own_work,
         max_array=int(longest)
         if re.fullmatch(r"[0-9]{1,7}", longest)
         else SHIPPED.defaults.array_size,

@@ -42,6 +42,7 @@ def argv(request: Request, fit: Fit, workspace: str) -> tuple[str, ...]:
         ("time", wanted.time_limit),
         ("nodes", wanted.nodes or 1),
         ("nodelist", fit.node),
+        ("exclude", (",".join(fit.without) or None) if fit.node is None else None),
         ("ntasks", wanted.tasks),
         ("cpus-per-task", fit.cpus_per_task),
         ("mem", f"{fit.memory_mib}M" if fit.memory_mib else None),

@@ -45,6 +45,7 @@ class Fit:
     notes: tuple[str, ...] = ()
     targeted: bool = False  # just the GPUs of `kind`, each by a type of its own
     node: str | None = None  # the one that it must run on, of several
+    without: tuple[str, ...] = ()  # nodes where its workspace is not
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def fit(
             whys += found.whys
     if whys or isinstance(found, Refusal):
         return Refusal(tuple(whys))
-    return sized(found, wanted, offer)
+    return replace(sized(found, wanted, offer), without=offer.without_work)
 
 
 def needs_room(wanted: Resources, offer: Offer) -> bool:

@@ -6,11 +6,11 @@ Which node a job runs on is Slurm's affair; what it asks for is said in the word
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dshpc_setup.documents import foreign
-from dshpc_setup.errors import usage_error
+from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.jobs import availability, choosing, gpu_words, offer
 from dshpc_setup.jobs.fit import Fit, Refusal, fit
 from dshpc_setup.jobs.offer import Offer
@@ -38,12 +38,16 @@ def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
         if found.node != own.node:
             others.append(found)
     count = 1 + len(others)
-    return tuple(replace(each, nodes=count) for each in (own, *others))
+    without = tuple(each.node for each in others if each.own_work)
+    return tuple(replace(each, nodes=count, without_work=without) for each in (own, *others))
 
 
 def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
-    """Raises DshpcError (usage) where the request names a node that is not there."""
+    """Raises DshpcError where the request names a node that is not there, and where no node but one without
+    the work folder could take it: workspace and log of a job lie in there."""
     own = offers[0]
+    named = (asked.node, *asked.target_nodes)
+    _refuse_without_work(each for each in offers if each.node in named)
     if asked.target_nodes:
         asked = replace(asked, node=asked.target_nodes[0])
     if len(offers) == 1 or asked.node == THIS_NODE:
@@ -57,8 +61,10 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
             f"Its nodes are {gpu_words.listed([each.node for each in offers])}.",
             "Name one of these: dshpc node list",
         )
-    able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
+    all_able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
+    able = [each for each in all_able if not each.own_work]
     if not able:
+        _refuse_without_work(all_able)
         return max(offers, key=lambda each: len(each.gpus))
     if (asked.resources.nodes or 1) > 1:
         able = _alike(asked, able)
@@ -68,6 +74,25 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     if jobs is None:
         return able[0]
     return max(able, key=lambda each: _free(asked, each, availability.on(machine, jobs, each)))
+
+
+def _refuse_without_work(offers: Iterable[Offer]) -> None:
+    """Raises DshpcError for the first that has another work folder than the cluster's."""
+    node = next((each.node for each in offers if each.own_work), None)
+    if node is None:
+        return
+    raise DshpcError(
+        f"Node {gpu_words.shown(node)} could take this job, but has not the work folder of the cluster.",
+        "A job's workspace, inputs and log lie in there, and the node has joined without it.",
+        (
+            "Share the work folder, and join again there: configure-environment --join TOKEN prints how.",
+            Fix(
+                "What needs no files runs there all the same",
+                f"dshpc srun -w {node} --chdir=/tmp COMMAND",
+                step="alternative",
+            ),
+        ),
+    )
 
 
 def _fit(asked: Request, each: Offer, room: availability.Availability | None) -> object:
@@ -105,7 +130,7 @@ def _alike(asked: Request, able: Sequence[Offer]) -> list[Offer]:
 def free_now(machine: Machine, asked: Request, has: Offer) -> tuple[Offer, tuple[str, ...]]:
     """The offer to judge a request by, of a node that takes jobs if one can run it; and all nodes that have
     GPUs of the same kind, as many as it wants, free now."""
-    offers = all_of(has)
+    offers = [each for each in all_of(has) if not each.own_work]
     told = Slurm(machine).nodes(deadline_s=_ASK_S).value
     usable = {each.name for each in told or () if each.usable}
     there = [each for each in offers if told is None or each.node in usable]

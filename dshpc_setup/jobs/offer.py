@@ -57,6 +57,8 @@ class Offer:
     simulated: bool = False
     max_array: int = field(default_factory=_array_size)  # tasks of one array: MaxArraySize
     nodes: int = 1  # of the cluster, where this is one of several
+    own_work: bool = False  # its work folder is not the one where jobs are submitted
+    without_work: tuple[str, ...] = ()  # all nodes of the cluster of which that is so
 
     @property
     def holder(self) -> str:

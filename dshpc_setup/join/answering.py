@@ -13,7 +13,17 @@ from dshpc_setup.cluster.operations import Target
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.join import cluster_facts, messages, tokens
-from dshpc_setup.join.messages import Answer, Code, Facts, Probe, Question, Reach, Reached, Take
+from dshpc_setup.join.messages import (
+    Answer,
+    Code,
+    Facts,
+    Given,
+    Probe,
+    Question,
+    Reach,
+    Reached,
+    Take,
+)
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
 from dshpc_setup.slurm.client import Slurm
@@ -164,7 +174,7 @@ class Desk:
         if refused is not None:
             return _refuse(refused)
         self.say(f"given the key: {question.node} from {seen}, token {question.id}")
-        return Answer({"given": given.stdout})
+        return Answer(asdict(Given(given.stdout)))
 
     def _done(self, question: Question, seen: str) -> Answer:
         containers.exec_in(

@@ -20,7 +20,7 @@ from dshpc_setup.files.atomic import make_folder, write_atomic
 from dshpc_setup.join import cluster_facts, firewall, share, token
 from dshpc_setup.join.answering import accept_for
 from dshpc_setup.join.asking import Asking
-from dshpc_setup.join.messages import Facts, Reach, Reached, Take
+from dshpc_setup.join.messages import Facts, Given, Reach, Reached, Take
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
 from dshpc_setup.project.folder import JOINED, Project
@@ -57,6 +57,7 @@ class Join:
     listen: str
     work: str
     said: tuple[str, ...] = ()
+    own_work: bool = False  # the work folder is not the controller's
 
     @property
     def flags(self) -> Mapping[str, str | None]:
@@ -76,7 +77,8 @@ class Join:
 
     @property
     def note(self) -> Mapping[str, Any]:
-        return {"node": self.asking.node, "controller": self.facts.address}
+        own = {"own_work": True} if self.own_work else {}
+        return {"node": self.asking.node, "controller": self.facts.address, **own}
 
     def prepare(self) -> None:
         folder = self.project.folder / FOLDER
@@ -84,18 +86,17 @@ class Join:
             return
         make_folder(folder, self.project.owner)
         for name, text in self.facts.environment.items():
-            if re.fullmatch(r"[\w.-]{1,64}", name) and not name.startswith("."):
-                write_atomic(folder / name, text, owner=self.project.owner)
+            write_atomic(folder / name, text, owner=self.project.owner)
 
     def connect(self, machine: Machine, container: str) -> None:
         about = cluster_facts.about(machine, container)
-        taken = self.asking.ask("take", asdict(Take(about.slurm, about.slurm_uid)))
+        taken = self.asking.asked(Given, "take", asdict(Take(about.slurm, about.slurm_uid)))
         done = containers.exec_in(
             machine,
             container,
             ["dshpc-node", "take-key"],
             deadline_s=_TAKE_S,
-            stdin=str(taken["given"]),
+            stdin=taken.given,
         )
         if not done.ok:
             raise DshpcError(
@@ -126,7 +127,7 @@ def refuse_settings(flags: Mapping[str, str | None]) -> None:
 def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     """All proofs; raises DshpcError, and nothing has been written then."""
     found = token.read(wanted.token)
-    node = wanted.node or _host_name(machine)
+    node = wanted.node or node_name(machine.read("/proc/sys/kernel/hostname").text or "")
     asking = Asking(found, node)
     sent = time.time()
     facts = asking.asked(Facts, "facts")
@@ -149,13 +150,12 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
         _PLAIN,
     )
     work = wanted.work or (facts.work if shared.is_same else "")
-    return Join(project, asking, facts, wanted.listen or address, work, said)
+    return Join(project, asking, facts, wanted.listen or address, work, said, not shared.is_same)
 
 
-def _host_name(machine: Machine) -> str:
+def node_name(host: str) -> str:
     """As Slurm wants a node's name: the host's, without its domain."""
-    text = (machine.read("/proc/sys/kernel/hostname").text or "").strip().partition(".")[0].lower()
-    name = re.sub(r"[^a-z0-9-]+", "-", text).strip("-")
+    name = re.sub(r"[^a-z0-9-]+", "-", host.strip().partition(".")[0].lower()).strip("-")
     return name if name[:1].isalpha() else f"node-{name}".rstrip("-")
 
 

@@ -13,11 +13,10 @@ from dshpc_setup.container import far
 from dshpc_setup.container.joining import ABOUT_SCHEMA, About
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
-from dshpc_setup.environment.declaration import FILES
-from dshpc_setup.environment.model import FOLDER, LOCK
+from dshpc_setup.environment.model import FOLDER
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.join import firewall
-from dshpc_setup.join.messages import Facts, Probe
+from dshpc_setup.join.messages import ENVIRONMENT_FILES, Facts, Probe
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
 
@@ -89,7 +88,7 @@ def gather(machine: Machine, cluster: Target, settings: Settings, most_gpus: int
 
 def _environment(folder: Path) -> Mapping[str, str]:
     found = {}
-    for name in (*FILES, LOCK):
+    for name in ENVIRONMENT_FILES:
         try:
             found[name] = (folder / FOLDER / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError):

@@ -66,6 +66,16 @@ def revoke(project: Project) -> tuple[str, ...]:
     return gone
 
 
+def take_back(project: Project, number: str) -> None:
+    """One token is worth nothing any more; the service ends by itself where no other one lives."""
+    tokens.revoke(project, time.time(), number)
+
+
+def was_used(project: Project, number: str) -> bool:
+    """Whether somebody has got the key for it."""
+    return any(each.used_by for each in tokens.read(project) if each.id == number)
+
+
 def end(project: Project) -> None:
     """The cluster is gone: so are its tokens, and who answers to them."""
     if (project.folder / tokens.FILE).exists():

@@ -13,8 +13,11 @@ from typing import Any, Literal, TypeVar
 
 from dshpc_setup import codec
 from dshpc_setup.documents import foreign
+from dshpc_setup.environment.declaration import FILES
+from dshpc_setup.environment.model import LOCK
 
 PROTOCOL = 1
+ENVIRONMENT_FILES = (*FILES, LOCK)  # those that make the image, of the folder `environment`
 MOST_BYTES = 4 << 20
 Ask = Literal["facts", "reach", "take", "done"]
 Code = Literal[
@@ -79,10 +82,13 @@ class Facts:
     probe: Probe | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what is no port."""
+        """Raises ValueError for what is no port, and for a file that the other side cannot have meant."""
         for port in (*self.slurm_ports, *self.srun_ports):
             if not 0 < port < 1 << 16:
                 raise ValueError(f"{port} is no port")
+        for name in self.environment:
+            if name not in ENVIRONMENT_FILES:
+                raise ValueError(f"{name!r} is no file of an environment")
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,13 @@ class Take:
 
     slurm: str
     slurm_uid: int
+
+
+@dataclass(frozen=True)
+class Given:
+    """The key, as one container gives it to the other."""
+
+    given: str
 
 
 def to_line(value: Any, schema: str) -> bytes:

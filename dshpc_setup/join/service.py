@@ -7,8 +7,9 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dshpc_setup.builtin import processes
 from dshpc_setup.cluster import own_process
@@ -22,7 +23,8 @@ from dshpc_setup.settings import Settings
 
 NOTE = f"{tokens.FOLDER}/service.json"
 LOG = f"{tokens.FOLDER}/log"
-_MOST_AT_ONCE = 8
+_MOST_AT_ONCE, _MOST_OF_ONE = 64, 4
+_HELLO_S = 3.0  # who connects speaks first, and at once
 _TALK_S = 30.0
 _LOOK_S = 1.0
 _GRACE_S = 600.0  # who has the key already may still say that all is done
@@ -95,7 +97,7 @@ def serve(machine: Machine, cluster: Target, settings: Settings, port: int) -> N
         ) from None
     desk = Desk(machine, cluster, facts, _log(cluster))
     desk.say(f"listening at {facts.address}:{port}")
-    free = threading.BoundedSemaphore(_MOST_AT_ONCE)
+    seats = Seats()
     try:
         with there:
             there.settimeout(_LOOK_S)
@@ -103,14 +105,34 @@ def serve(machine: Machine, cluster: Target, settings: Settings, port: int) -> N
                 desk.tidy()
                 with contextlib.suppress(OSError):
                     stream, peer = there.accept()
-                    if not free.acquire(blocking=False):
+                    if not seats.take(peer[0]):
                         stream.close()
                         continue
-                    talk = (desk, context, stream, peer[0], free)
+                    talk = (desk, context, stream, peer[0], seats)
                     threading.Thread(target=_talk, args=talk, daemon=True).start()
     finally:
         desk.say("ended")
         desk.close()
+
+
+@dataclass
+class Seats:
+    """Who is talked to: so many at once, and so few of one address that it keeps no other from joining."""
+
+    _taken: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, address: str) -> bool:
+        with self._lock:
+            if sum(self._taken.values()) >= _MOST_AT_ONCE or self._taken[address] >= _MOST_OF_ONE:
+                return False
+            self._taken[address] += 1
+            return True
+
+    def leave(self, address: str) -> None:
+        with self._lock:
+            self._taken[address] -= 1
+            self._taken += Counter()  # those of nobody go
 
 
 def _is_needed(cluster: Target) -> bool:
@@ -132,20 +154,26 @@ def _talk(
     context: ssl.SSLContext,
     stream: socket.socket,
     seen: str,
-    free: threading.BoundedSemaphore,
+    seats: Seats,
 ) -> None:
     try:
-        stream.settimeout(_TALK_S)
-        with (
-            contextlib.suppress(OSError, ValueError),
-            context.wrap_socket(stream, server_side=True) as safe,
-        ):
-            answer = desk.answer(messages.receive(safe, _TALK_S), seen)
-            safe.settimeout(_TALK_S)
-            safe.sendall(answer)
+        with contextlib.suppress(OSError, ValueError):
+            _wait_for_first_byte(stream)
+            with context.wrap_socket(stream, server_side=True) as safe:
+                answer = desk.answer(messages.receive(safe, _TALK_S), seen)
+                safe.settimeout(_TALK_S)
+                safe.sendall(answer)
     finally:
         stream.close()
-        free.release()
+        seats.leave(seen)
+
+
+def _wait_for_first_byte(stream: socket.socket) -> None:
+    """Raises OSError where none comes."""
+    stream.settimeout(_HELLO_S)
+    if not stream.recv(1, socket.MSG_PEEK):
+        raise ConnectionAbortedError
+    stream.settimeout(_TALK_S)
 
 
 def _log(cluster: Target) -> Callable[[str], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 
 from dshpc_setup.errors import DshpcError, Fix
@@ -26,9 +27,9 @@ class Shared:
         if self.is_same:
             return (f"The work folder {self.work} is the controller's.",)
         return (
-            f"The work folder is not shared: {self.work} of the controller's machine is not here. Scripts, "
-            "data and logs of jobs stay on the machine where they run: give sbatch --output=/tmp/NAME, and "
-            "fetch it.",
+            f"The work folder is not shared: {self.work} of the controller's machine is not here. dshpc run, "
+            "methods and workflows therefore keep off this node. What srun and sbatch start here finds the "
+            "files of this machine: give sbatch --chdir=/tmp --output=/tmp/NAME, and fetch what it wrote.",
             *_recipe(self.work, controller, own),
         )
 
@@ -67,12 +68,27 @@ def look(work: str, probe: Probe | None) -> Shared:
 
 
 def _recipe(work: str, controller: str, own: str) -> tuple[str, ...]:
-    """The commands of an NFSv4 export and its mount, on Debian and on Fedora's kin."""
+    """The commands of an NFSv4 export and its mount, a line for each family of distributions."""
+    exported = f'"{work}"' if re.search(r"\s", work) else work
+    line = shlex.quote(f"{exported} {own}(rw,sync,no_subtree_check,no_root_squash)")
+    export = (
+        f"echo {line} | sudo tee -a /etc/exports && sudo systemctl enable --now nfs-server && "
+        "sudo exportfs -ra"
+    )
+    path = shlex.quote(work)
+    mount = (
+        f"sudo mkdir -p {path} && sudo mount -t nfs4 {shlex.quote(f'{controller}:{work}')} {path}"
+    )
+    let_in = " && ".join(
+        f"sudo firewall-cmd {words}" for words in ("--permanent --add-service=nfs", "--reload")
+    )
+    there, here = "on the controller's machine", "on this machine"
+    debian, red_hat = "Debian, Ubuntu", "RHEL, Rocky, Fedora"
     return (
-        "To share it by NFSv4, on the controller's machine: "
-        "sudo apt-get install nfs-kernel-server (or: sudo dnf install nfs-utils); "
-        f"echo '{work} {own}(rw,sync,no_subtree_check,no_root_squash)' | sudo tee -a /etc/exports; "
-        "sudo systemctl enable --now nfs-server; sudo exportfs -ra; and open TCP port 2049",
-        "And on this machine: sudo apt-get install nfs-common (or: sudo dnf install nfs-utils); "
-        f"sudo mkdir -p {work}; sudo mount -t nfs4 {controller}:{work} {work}; then join again.",
+        "To share it by NFSv4, a line on each machine, the controller's first:",
+        f"  {there}, {debian}: sudo apt-get install -y nfs-kernel-server && {export}",
+        f"  {there}, {red_hat}: sudo dnf install -y nfs-utils && {export} && {let_in}",
+        f"  {here}, {debian}: sudo apt-get install -y nfs-common && {mount}",
+        f"  {here}, {red_hat}: sudo dnf install -y nfs-utils && {mount}",
+        "  Any other firewall of the controller's machine has to let TCP port 2049 in. Then join again.",
     )

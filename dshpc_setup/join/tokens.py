@@ -65,9 +65,10 @@ def made(project: Project, now: float, ttl_s: float, *, once: bool) -> tuple[Giv
     return token, secret
 
 
-def revoke(project: Project, now: float) -> tuple[str, ...]:
-    """All that live, and their ids: nobody joins with them any more."""
-    gone = tuple(each.id for each in read(project) if each.lives(now))
+def revoke(project: Project, now: float, only: str | None = None) -> tuple[str, ...]:
+    """All that live, or that one however it is, and their ids: nobody joins with them any more."""
+    all_ = read(project)
+    gone = tuple(it.id for it in all_ if (it.lives(now) if only is None else it.id == only))
     with _changed(project) as change:
         change(lambda all_: tuple(replace(it, revoked=it.revoked or it.id in gone) for it in all_))
     return gone

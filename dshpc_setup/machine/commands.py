@@ -94,8 +94,11 @@ def _scratch() -> IO[bytes]:
 
 
 def _may_ask(command: Sequence[str]) -> bool:
-    """Whether it is a sudo that asks for a password: that takes a terminal, so our own session."""
-    return os.path.basename(command[0]) == "sudo" and "-n" not in command[1:2]
+    """Whether it is a sudo or an ssh that asks for a password: that takes a terminal, so our own session."""
+    program = os.path.basename(command[0])
+    if program == "ssh":
+        return "BatchMode=yes" not in command
+    return program == "sudo" and "-n" not in command[1:2]
 
 
 def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines, errors: IO[bytes]) -> State:

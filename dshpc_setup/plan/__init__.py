@@ -108,6 +108,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         shared_as=_shared_as(settings),
         srun_ports=settings.srun_ports if settings.listens else None,
         is_joined=settings.place.is_joined,
+        own_work=settings.place.own_work,
     )
 
 

@@ -106,6 +106,7 @@ class ClusterPlan:
     shared_as: str = ""  # the kind of `sharing` on any node, where there are others
     srun_ports: tuple[int, int] | None = None  # None: other machines are none of the cluster's
     is_joined: bool = False  # a worker on another machine than the controller's
+    own_work: bool = False  # whose work folder is not the controller's
 
     @property
     def has_other_nodes(self) -> bool:

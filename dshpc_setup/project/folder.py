@@ -288,7 +288,9 @@ class Project:
         node, controller = note.get("node"), note.get("controller")
         if not isinstance(node, str) or not isinstance(controller, str):
             return found
-        place = settings_module.Place("worker", node, controller=controller)
+        place = settings_module.Place(
+            "worker", node, controller=controller, own_work=note.get("own_work") is True
+        )
         return replace(found, settings=found.settings.joined(place))
 
     @property

@@ -49,6 +49,7 @@ class Place:
     node: str = ""  # "": named as the cluster is
     most_gpus: int = 0  # that a node of the cluster has: the defaults of jobs are the same on all
     controller: str = ""  # the address of its machine, of a worker on another one
+    own_work: bool = False  # of such a one: its work folder is not the controller's
 
     def to_env(self) -> dict[str, str]:
         """Variables that tell a container its place; none where it is alone."""
@@ -56,7 +57,9 @@ class Place:
             return {}
         named = {"DSHPC_NODE": self.node} if self.node else {}
         far = {"DSHPC_CONTROLLER": self.controller} if self.controller else {}
-        return {"DSHPC_ROLE": self.role, **named, "DSHPC_MOST_GPUS": str(self.most_gpus), **far}
+        own = {"DSHPC_OWN_WORK": "1"} if self.own_work else {}
+        most = {"DSHPC_MOST_GPUS": str(self.most_gpus)}
+        return {"DSHPC_ROLE": self.role, **named, **most, **far, **own}
 
     @property
     def is_joined(self) -> bool:
@@ -235,7 +238,9 @@ def of_container(env: Mapping[str, str]) -> Settings:
     node = env.get("DSHPC_NODE", "") if role == "worker" else ""
     is_worker = role == "worker"
     far = env.get("DSHPC_CONTROLLER", "") if is_worker else ""
-    return replace(settings, place=Place("worker" if is_worker else "controller", node, count, far))
+    own_work = bool(far) and env.get("DSHPC_OWN_WORK") == "1"
+    place = Place("worker" if is_worker else "controller", node, count, far, own_work)
+    return replace(settings, place=place)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,14 @@ NOT_TYPED = {
         "./configure-environment --yes --listen eth0       # an address of this machine, or an interface",
     ): "takes two machines; test_join.py types it on two of a network of its own",
     (
+        "docs/how-to/other-machines.md",
+        "./dshpc node add ada@10.0.0.7",
+    ): "takes two machines; test_node_add.py types it on two of a network of its own",
+    (
+        "docs/how-to/other-machines.md",
+        "./dshpc node token --ttl 2h --once",
+    ): "takes two machines; test_join.py types it on two of a network of its own",
+    (
         "docs/how-to/without-docker.md",
         "./configure-environment --yes --engine builtin --simulate h100:2",
     ): "test_builtin_cluster.py types it",

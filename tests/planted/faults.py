@@ -39,6 +39,13 @@ FAULTS = (
         "join/test_tokens.py",
     ),
     _fault(
+        "Python packages are carried to a machine with another processor",
+        "dshpc_setup/adding/program.py",
+        'found["python"] == ours and found["arch"] == arch',
+        'found["python"] == ours',
+        "adding/test_program.py",
+    ),
+    _fault(
         "what a job needs that has waited for longest_wait is given away as slurmctld starts again",
         "dshpc_setup/slurm/turns.py",
         "all(room.place.comes_back for room in same)",

@@ -351,3 +351,27 @@ def test_open_is_what_all_can_enter(tmp_path: Path) -> None:
     inner.parent.chmod(0o700)
     assert not environment.is_open(inner)
     assert not environment.is_open(tmp_path / "nowhere")
+
+
+def test_packages_that_were_carried_are_taken_as_they_are(tmp_path: Path) -> None:
+    root, venv = tmp_path / "root", tmp_path / "venv"
+    site = venv / "lib/python3.12/site-packages"
+    site.mkdir(parents=True)
+    (venv / "bin").mkdir()
+    assert environment.carried_packages(root, "3.12.4") is None
+    carried = root / f".carried/packages-3.12-{platform.machine()}"
+    (carried / "typer").mkdir(parents=True)
+    (carried / "typer/__init__.py").write_text("")
+    (root / "pyproject.toml").write_text(
+        Path(environment.__file__).parents[1].joinpath("pyproject.toml").read_text()
+    )
+    assert environment.carried_packages(root, "3.12.4") == carried
+    assert environment.carried_packages(root, "3.11.4") is None
+    environment.install_carried(carried, root, venv)
+    assert (site / "typer/__init__.py").exists()
+    assert (site / "dshpc_setup.pth").read_text() == f"{root}\n"
+    assert sorted(path.name for path in (venv / "bin").iterdir()) == [
+        "configure-environment",
+        "dshpc",
+    ]
+    assert "from dshpc_setup.cli import main\n" in (venv / "bin/dshpc").read_text()

@@ -24,6 +24,17 @@ SHARED = (
     "docker-compose.yml.j2",
     "docs/findings",
     "docs/schemas",
+    "configure-environment",
+    "dshpc",
+    "pyproject.toml",
+    "requirements.lock",
+    "README.md",
+    "LICENSE",
+    "scripts/launch.sh",
+    "scripts/others.sh",
+    "scripts/packages.sh",
+    "scripts/environment.py",
+    "scripts/share_in_wheel.py",
     *(name for name in ("browser",) if (ROOT / name).is_dir()),  # fetched before a release
 )
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)(?P<marker>[^\\]*)\\$")

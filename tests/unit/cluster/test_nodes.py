@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from dshpc_setup.cluster import nodes
+from dshpc_setup.cluster import nodes, operations
 from dshpc_setup.cluster.nodes import NodeNow, NodesNow
+from dshpc_setup.cluster.operations import Target
+from dshpc_setup.container import far
 from dshpc_setup.diagnose.model import CheckInput
 from dshpc_setup.diagnose.slurm_node import _down
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs.offer import Offer
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm.nodes import parse_line
+from dshpc_setup.terminal.reporter import Silent
 
 CONTAINER = Container(
     "1", "lab-slurm-2", "i", "lab-slurm:none", True, "running", None, "healthy", "", None
@@ -58,6 +66,43 @@ def test_one_whose_container_is_gone_is_down_whatever_slurm_says_yet() -> None:
 
 def test_one_that_never_registered_is_unknown() -> None:
     assert (told(None).state, told(None).address, told(None).last_seen) == ("unknown", None, None)
+
+
+def test_one_elsewhere_says_that_its_work_folder_is_another() -> None:
+    own = Offer("lab9", 8, 1024, own_work=True)
+    for each, count in ((own, 1), (replace(own, own_work=False), 0)):
+        line = f"{LINE} Extra={far.packed(json.dumps(each.to_json()))} "
+        assert len(told(line, None).notes) == count
+    assert told(f"{LINE} Extra=dshpc1:junk ", None).notes == ()
+
+
+def test_one_elsewhere_is_resumed_by_slurm_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    resumed: list[str] = []
+
+    class Known:
+        usable = False
+
+    class Slurm:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def node(self, *_: object, **__: object) -> Known:
+            return Known()
+
+        def resume(self, name: str, **__: object) -> CommandResult:
+            resumed.append(name)
+            return CommandResult((), "present", 0, "", "", 1.0)
+
+    found = NodesNow((replace(told(LINE, None), name="lab9"),))
+    monkeypatch.setattr(nodes, "Slurm", Slurm)
+    monkeypatch.setattr(nodes, "look", lambda *_: found)
+    monkeypatch.setattr(
+        operations, "target", lambda _: Target(Project(tmp_path), "lab-slurm", "lab", "/work")
+    )
+    nowhere: Any = object()
+    nodes.resume(nowhere, nowhere, "lab9", Silent())
+    assert resumed == ["lab9"]
 
 
 def test_each_line_is_a_nodes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,11 +124,17 @@ def test_of_each_type_there_are_as_many_as_one_node_has(tmp_path: Path) -> None:
         "}, types = {\n"
         '   { "h100", 2 },\n'
         '   { "t4", 1 },\n'
+        "}, without_work = {\n"
         "} }\n"
     )
     nodes.forget(paths, "lab-2")
     assert [each.node for each in nodes.offers(paths)] == ["lab"]
     assert "t4" not in (tmp_path / "var/lib/dshpc/state/nodes/gpus.lua").read_text()
+
+
+def test_nodes_with_another_work_folder_are_told_to_slurms_lua() -> None:
+    far = replace(_offer("lab9", "a100"), own_work=True)
+    assert nodes.table((_offer("lab"), far)).endswith('}, without_work = {\n   "lab9",\n} }\n')
 
 
 def test_a_name_that_would_command_lua_is_none() -> None:

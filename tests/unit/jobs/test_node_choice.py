@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import answer, availability, choosing, node_choice
+from dshpc_setup.jobs import answer, availability, call, choosing, node_choice
 from dshpc_setup.jobs.fit import Fit, Refusal, fit, limits
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
@@ -149,3 +149,36 @@ def test_what_is_free_now_is_counted_over_the_nodes_that_take_jobs(
         "2 nodes have 2x h100 (16 GB) free now: lab-2, lab-3."
     ]
     assert answer.free_nodes(found, ()) == ["No node has 2x h100 (16 GB) free now."]
+
+
+FAR = (*OFFERS[:2], replace(offer("lab9", "a100"), own_work=True))
+
+
+def test_a_node_without_the_work_folder_takes_no_job_that_has_one() -> None:
+    assert node_choice.chosen(NOBODY, request(), FAR).node == "lab"
+    with pytest.raises(DshpcError, match="Node lab9 could take this job, but has not the work"):
+        node_choice.chosen(NOBODY, request(gpus=1, gpu_type="a100"), FAR)
+    for asked in (request("lab9"), replace(request(), target_nodes=("lab", "lab9"))):
+        with pytest.raises(DshpcError, match="has not the work folder") as told:
+            node_choice.chosen(NOBODY, asked, FAR)
+        assert "dshpc srun -w lab9 --chdir=/tmp" in " ".join(told.value.resolution)
+
+
+def test_where_no_node_could_take_it_that_is_what_is_told() -> None:
+    found = fit(
+        Resources(gpus=9), node_choice.chosen(NOBODY, request(gpus=9, gpu_type="a100"), FAR), None
+    )
+    assert isinstance(found, Refusal)
+
+
+def test_slurm_is_told_to_keep_such_jobs_off_it(tmp_path: Path) -> None:
+    for each in FAR:
+        (tmp_path / each.node).mkdir()
+        (tmp_path / each.node / "offer.json").write_text(json.dumps(each.to_json()))
+    own, *_ = node_choice.all_of(FAR[0], str(tmp_path))
+    found = fit(Resources(), own, None)
+    assert isinstance(found, Fit)
+    assert "--exclude=lab9" in call.argv(request(), found, "/lab/jobs/1/x")
+    assert not [
+        word for word in call.argv(request(), Fit(node="lab"), "/lab/jobs/1/x") if "exclude" in word
+    ]

@@ -11,9 +11,9 @@ import pytest
 
 from dshpc_setup import __version__, codec
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.join import client, firewall, share
+from dshpc_setup.join import client, cluster_facts, firewall, share
 from dshpc_setup.join.asking import Asking, refusal
-from dshpc_setup.join.messages import Code, Facts, Probe, Refused
+from dshpc_setup.join.messages import Code, Facts, Probe, Refused, Take
 from dshpc_setup.join.token import Token
 from dshpc_setup.machine import Read
 from dshpc_setup.project.folder import Project
@@ -64,8 +64,7 @@ def test_names_that_one_can(name: str) -> None:
     ],
 )
 def test_a_machine_is_called_as_its_host(host: str, name: str) -> None:
-    machine: Any = Files({"/proc/sys/kernel/hostname": host})
-    assert client._host_name(machine) == name
+    assert client.node_name(host) == name
 
 
 def test_what_the_cluster_decides_is_not_said_here() -> None:
@@ -193,7 +192,15 @@ def test_a_controller_sets_what_the_cluster_shares_and_nothing_of_this_machine(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"srun_ports": [1, 1 << 40]}, {"settings": []}, {"probe": "x"}, {"clock": "now"}]
+    "wrong",
+    [
+        {},
+        {"srun_ports": [1, 1 << 40]},
+        {"settings": []},
+        {"probe": "x"},
+        {"clock": "now"},
+        *({"environment": {name: ""}} for name in ("../x", ".bashrc", "x", "", "pixi.toml\n")),
+    ],
 )
 def test_an_answer_of_wrong_types_is_told_in_words(
     wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -203,3 +210,14 @@ def test_an_answer_of_wrong_types_is_told_in_words(
     monkeypatch.setattr(Asking, "ask", lambda *_: told)
     with pytest.raises(DshpcError, match="no join service of this version"):
         asking.asked(Facts, "facts")
+
+
+def test_an_answer_without_the_key_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = Asking(Token("10.0.0.1", 1, "0" * 64, "0" * 12, "0" * 32), "gpu2")
+    monkeypatch.setattr(Asking, "ask", lambda *_: {})
+    monkeypatch.setattr(cluster_facts, "about", lambda *_: Take("24.11.5", 64030))
+    nowhere: Any = object()
+    with pytest.raises(DshpcError, match="no join service of this version"):
+        client.Join(Project(tmp_path), asking, FACTS, "10.0.0.2", "").connect(nowhere, "lab-slurm")
