@@ -204,6 +204,7 @@ def usable(text: bytes | None) -> dict[str, Any]:
         "homes": _are_paths,
         "mounts": _are_paths,
         "cache": _is_path,
+        "images": lambda value: value is True,
     }
     return {name: value[name] for name, right in known.items() if right(value.get(name))}
 

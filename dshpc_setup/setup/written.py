@@ -113,6 +113,8 @@ def write(
         **homes,
         **({"mounts": [*map(folder_of, settings.mounts)]} if settings.mounts else {}),
     }
+    if settings.containers == "on" or origin.engine == BUILTIN:
+        runtime["images"] = True
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
         runtime["volumes_of"] = str(owner)
     if origin.engine in (BUILTIN, PODMAN):
