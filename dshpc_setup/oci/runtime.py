@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND, NOT_RUN = 127, 126  # as a shell says it
 OWN = "/.dshpc"
-OLD, DRIVER = f"{OWN}/old", f"{OWN}/driver"
+OLD, DRIVER, SCRIPT = f"{OWN}/old", f"{OWN}/driver", f"{OWN}/script"
 SYSTEM = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp")
 FILES = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/resolv.conf", "/etc/hostname")
 IMAGES_OWN = ("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "SHELL")
@@ -36,7 +36,12 @@ _NODES_OWN = (
 _DATA = ("/var/lib/dshpc/home",)
 _LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _DRIVER_FILES = ("libcuda.so", "libcudadebugger.so", "libnvcuvid.so", "libnvidia-", "libnvoptix.so")
-_DRIVER_PROGRAMS = ("nvidia-smi", "nvidia-debugdump", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+_DRIVER_PROGRAMS = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+)
 _KEPT_RIGHTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 
 
@@ -61,12 +66,18 @@ def main(argv: Sequence[str]) -> int:
         return NOT_RUN
     folder = os.getcwd()
     try:
-        enter(root)
+        enter(root, script=words[0] if _is_batch_script(words[0]) else None)
     except RefusedError as refused:
         _say(told(refused, root))
         return NOT_RUN
+    if _is_batch_script(words[0]):
+        words[0] = SCRIPT
     environ = dict(os.environ)
-    lay_over(environ, process.get("env") or (), has_driver=os.path.isdir(DRIVER) and bool(os.listdir(DRIVER)))
+    lay_over(
+        environ,
+        process.get("env") or (),
+        has_driver=os.path.isdir(DRIVER) and bool(os.listdir(DRIVER)),
+    )
     for place in (folder, str(process.get("cwd") or "/"), "/"):
         with contextlib.suppress(OSError):
             os.chdir(place)
@@ -96,7 +107,11 @@ def own_namespaces() -> None:
     with _step("namespaces"):
         kernel.unshare(kernel.NEWUSER | kernel.NEWNS)
     with _step("ids"):
-        for path, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        for path, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
             _put(f"/proc/self/{path}", text)
     with _step("mounts"):
         kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.SLAVE)
@@ -123,9 +138,9 @@ def refused_here() -> RefusedError | None:
     return RefusedError(step, int(number)) if step else None
 
 
-def enter(root: str) -> None:
+def enter(root: str, script: str | None = None) -> None:
     """This process's root becomes the image's, with the node's system and everybody's data in place; raises
-    RefusedError."""
+    RefusedError. `script`: a file of the node's that is to be seen there as SCRIPT."""
     data = folders_of_data(_read("/proc/self/mountinfo"), os.environ.get("HOME", ""))
     own_namespaces()
     with _step("root"):
@@ -144,10 +159,14 @@ def enter(root: str) -> None:
         for place in FILES:
             with contextlib.suppress(OSError):  # an image may go without
                 _bind_file(place)
+        if script is not None:
+            _bind(OLD + script, SCRIPT)
         _hand_over_driver()
     with _step("root"):
         kernel.unmount(OLD)
-        kernel.mount("none", "/", flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | _flags("/"))
+        kernel.mount(
+            "none", "/", flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | _flags("/")
+        )
         # Root of the namespace would have every right there is, over what is the user's own
         kernel.keep_capabilities(_KEPT_RIGHTS)
         kernel.no_new_privileges()
@@ -169,7 +188,9 @@ def folders_of_data(mountinfo: str, home: str) -> list[str]:
     return tops
 
 
-def lay_over(environ: MutableMapping[str, str], images: Sequence[object], *, has_driver: bool) -> None:
+def lay_over(
+    environ: MutableMapping[str, str], images: Sequence[object], *, has_driver: bool
+) -> None:
     """The job's variables with those of the image that the job does not set, and its places. Pure."""
     for name in IMAGES_OWN:
         environ.pop(name, None)
@@ -200,7 +221,9 @@ def _become(words: list[str], environ: Mapping[str, str]) -> int:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
         signal.signal(number, signal.SIG_DFL)
     word = words[0]
-    places = [word] if "/" in word else [f"{each or '.'}/{word}" for each in environ["PATH"].split(":")]
+    places = (
+        [word] if "/" in word else [f"{each or '.'}/{word}" for each in environ["PATH"].split(":")]
+    )
     worst: OSError | None = None
     for place in places:
         try:
@@ -214,7 +237,9 @@ def _become(words: list[str], environ: Mapping[str, str]) -> int:
         _say(f"{word}: there is no such command in the image")
         return NOT_FOUND
     if isinstance(worst, FileNotFoundError):
-        _say(f"{word} cannot be started: what its first line names, or its loader, is not in the image")
+        _say(
+            f"{word} cannot be started: what its first line names, or its loader, is not in the image"
+        )
         return NOT_FOUND
     _say(f"{word} cannot be started in the image: {worst.strerror}")
     return NOT_RUN
@@ -232,9 +257,18 @@ def _bind_file(place: str) -> None:
         return
     if os.path.islink(place):  # to what is made at a machine's start
         os.unlink(place)
+    _bind(source, place)
+
+
+def _bind(source: str, place: str) -> None:
     if not os.path.exists(place):
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     kernel.mount(source, place, flags=kernel.BIND)
+
+
+def _is_batch_script(word: str) -> bool:
+    """Of `sbatch --container`: slurmd has written it where no image has anything."""
+    return word.startswith("/var/") and word.endswith("/slurm_script")
 
 
 def _hand_over_driver() -> None:
@@ -256,17 +290,24 @@ def _hand_over_driver() -> None:
 
 
 def _of_driver(top: str) -> Iterator[str]:
-    for folder, names in (*((each, _DRIVER_FILES) for each in _LIBRARIES), ("/usr/bin", _DRIVER_PROGRAMS)):
+    for folder, names in (
+        *((each, _DRIVER_FILES) for each in _LIBRARIES),
+        ("/usr/bin", _DRIVER_PROGRAMS),
+    ):
         with contextlib.suppress(OSError):
             yield from (
-                f"{top}{folder}/{name}" for name in sorted(os.listdir(top + folder)) if name.startswith(names)
+                f"{top}{folder}/{name}"
+                for name in sorted(os.listdir(top + folder))
+                if name.startswith(names)
             )
 
 
 def _flags(place: str) -> int:
     """Those of the mount that the kernel lets nobody drop."""
     seen = os.statvfs(place).f_flag
-    flags = seen & (kernel.NOSUID | kernel.NODEV | kernel.NOEXEC | kernel.NOATIME | kernel.NODIRATIME)
+    flags = seen & (
+        kernel.NOSUID | kernel.NODEV | kernel.NOEXEC | kernel.NOATIME | kernel.NODIRATIME
+    )
     return flags | (kernel.RELATIME if seen & 4096 else 0)  # ST_RELATIME
 
 
@@ -277,7 +318,9 @@ def _below(place: str, tops: Sequence[str]) -> bool:
 def _plain(text: str) -> str:
     r"""A path of mountinfo, in which a blank is "\040"."""
     first, *rest = text.split("\\")
-    return first + "".join(chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in rest)
+    return first + "".join(
+        chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in rest
+    )
 
 
 @contextlib.contextmanager

@@ -70,9 +70,7 @@ def _of_images(engine: Engine, *, profiling: bool) -> Rights:
     )
 
 
-def refusal(
-    engine: Engine, plan: ClusterPlan, *, images: bool = False
-) -> DshpcError | None:
+def refusal(engine: Engine, plan: ClusterPlan, *, images: bool = False) -> DshpcError | None:
     """Why the tier `enforced` cannot be had on this machine, as far as can be told from outside; `images`: jobs
     are to run in images."""
     if images:

@@ -97,7 +97,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(archive._Tree, "_file", full)
+    monkeypatch.setattr(archive.Tree, "_file", full)
     path = written(tmp_path, GOOD)
     with pytest.raises(DshpcError) as raised:
         rootfs.ensure(machine, path, IDS)
