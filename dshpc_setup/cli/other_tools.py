@@ -34,7 +34,7 @@ _FOLDERS = (
 _HINTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("container-id", "container-image", "container-name", "image", "runtime"),
+            ("container", "container-id", "container-image", "container-name", "image", "runtime"),
             _IMAGE,
         ),
         **dict.fromkeys(("container-mounts", "volume", "volumes", "mount"), _FOLDERS),
@@ -47,7 +47,7 @@ def refusal(command: str, option: str) -> DshpcError | None:
     """What to say of that option (`--volume=/data:/data`), None for one that is nobody's."""
     name = option.removeprefix("--").partition("=")[0]
     hint = _HINTS.get(name) if option.startswith("--") else None
-    if hint is None:
+    if hint is None or (name == "container" and command in COMMANDS):
         return None
     return usage_error(f"dshpc {command} does not take --{name}.", hint[0], *hint[1])
 

@@ -71,7 +71,9 @@ def argv(bundle: str, words: list[str], *, tasks: int) -> list[str]:
     A srun in between would answer a TERM by killing what it started.
     """
     if tasks > 1:
-        return ["srun", f"--container={bundle}", "--", *words]
+        from dshpc_setup.oci import runtime
+
+        return ["srun", f"--container={bundle}", "--", *runtime.quoted(words)]
     return [RUN, bundle, *words]
 
 

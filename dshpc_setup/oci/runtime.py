@@ -1,6 +1,9 @@
 """What oci.conf names as its runtime: this process gets an image's root filesystem and becomes the job's program.
 
-    image-run BUNDLE WORD...
+    image-run BUNDLE WORD...              in the image of a bundle
+    image-run BUNDLE --words TEXT         words that Slurm could not hand over as they are: see `quoted`
+    image-run --environment FILE ...      with the variables of a file: Slurm's runtimes get those of its daemon
+    image-run --try                       whether this node lets anybody into an image
 
 A namespace of users and one of mounts, and no other: what the job starts stays in sight of Slurm, and this process
 stays the same one, so that exit codes, signals and accounting are those of any job. The user is who he was; root of
@@ -55,34 +58,53 @@ class RefusedError(Exception):
 
 def main(argv: Sequence[str]) -> int:
     """Never returns where the program begins; else the exit code, as a shell has it."""
+    if list(argv) == ["--try"]:
+        return 0 if refused_here() is None else 1
+    environ = dict(os.environ)
+    if argv[:1] == ["--environment"]:
+        environ, argv = of_file(argv[1]), argv[2:]
     if len(argv) < 2:
-        _say("image-run BUNDLE WORD...: it is called by Slurm and by jobs of dshpc run --image")
+        _say("it is called by Slurm and by jobs of dshpc run --image")
         return NOT_RUN
-    bundle, words = argv[0], list(argv[1:])
+    bundle = argv[0]
     try:
         root, process = described(bundle)
+        words = unquoted(argv[1:])
     except (OSError, ValueError) as error:
         _say(f"{bundle} is no OCI bundle: {_text(error)}")
         return NOT_RUN
     folder = os.getcwd()
+    script = words[0] if _is_batch_script(words[0]) else None
     try:
-        enter(root, script=words[0] if _is_batch_script(words[0]) else None)
+        enter(root, environ.get("HOME", ""), script)
     except RefusedError as refused:
         _say(told(refused, root))
         return NOT_RUN
-    if _is_batch_script(words[0]):
-        words[0] = SCRIPT
-    environ = dict(os.environ)
-    lay_over(
-        environ,
-        process.get("env") or (),
-        has_driver=os.path.isdir(DRIVER) and bool(os.listdir(DRIVER)),
-    )
+    words[0] = words[0] if script is None else SCRIPT
+    lay_over(environ, process, has_driver=os.path.isdir(DRIVER) and bool(os.listdir(DRIVER)))
     for place in (folder, str(process.get("cwd") or "/"), "/"):
         with contextlib.suppress(OSError):
             os.chdir(place)
             break
     return _become(words, environ)
+
+
+def of_file(path: str) -> dict[str, str]:
+    """The variables of a file, each with a NUL behind it (CreateEnvFile=null)."""
+    found = (each.partition("=") for each in _read(path).split("\0"))
+    return {name: value for name, equals, value in found if name and equals}
+
+
+def quoted(words: Sequence[str]) -> list[str]:
+    """Words as `unquoted` reads them: Slurm 24.11 makes an apostrophe in one the end of a text (%@ of oci.conf). Pure."""
+    return ["--words", "\0".join(words).encode(errors="surrogateescape").hex()]
+
+
+def unquoted(words: Sequence[str]) -> list[str]:
+    """ValueError for what is not quoted so. Pure."""
+    if len(words) == 2 and words[0] == "--words":
+        return bytes.fromhex(words[1]).decode(errors="surrogateescape").split("\0")
+    return list(words)
 
 
 def described(bundle: str) -> tuple[str, Mapping[str, Any]]:
@@ -138,10 +160,10 @@ def refused_here() -> RefusedError | None:
     return RefusedError(step, int(number)) if step else None
 
 
-def enter(root: str, script: str | None = None) -> None:
+def enter(root: str, home: str, script: str | None = None) -> None:
     """This process's root becomes the image's, with the node's system and everybody's data in place; raises
     RefusedError. `script`: a file of the node's that is to be seen there as SCRIPT."""
-    data = folders_of_data(_read("/proc/self/mountinfo"), os.environ.get("HOME", ""))
+    data = folders_of_data(_read("/proc/self/mountinfo"), home)
     own_namespaces()
     with _step("root"):
         kernel.mount(root, root, flags=kernel.BIND)
@@ -189,12 +211,12 @@ def folders_of_data(mountinfo: str, home: str) -> list[str]:
 
 
 def lay_over(
-    environ: MutableMapping[str, str], images: Sequence[object], *, has_driver: bool
+    environ: MutableMapping[str, str], image: Mapping[str, Any], *, has_driver: bool
 ) -> None:
-    """The job's variables with those of the image that the job does not set, and its places. Pure."""
+    """The job's variables with those of the image that the job does not set, and the image's places. Pure."""
     for name in IMAGES_OWN:
         environ.pop(name, None)
-    for each in images:
+    for each in image.get("env") or ():
         name, equals, value = str(each).partition("=")
         if name and equals and "\0" not in value:
             environ.setdefault(name, value)
