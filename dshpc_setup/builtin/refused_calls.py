@@ -3,8 +3,8 @@
 Without a user namespace around it, its root is the machine's, less nearly all capabilities. A namespace of
 its own would give it those back, for mounts of control groups say, and keyrings are of the machine. It is
 what Docker's filter refuses as well, but for what enters an image (oci/runtime.py): a namespace of users and
-one of mounts. In those alone nothing of the machine can be mounted anew: control groups, /proc and /sys belong to
-namespaces that stay refused, and what the container's mounts forbid stays forbidden
+one of mounts. In those alone nothing of the machine can be mounted anew: control groups, /proc and /sys
+belong to namespaces that stay refused, and what the container's mounts forbid stays forbidden
 (docs/decisions/0069-images-of-jobs.md). In a user's container all this is his own affair.
 """
 
@@ -55,9 +55,10 @@ CALLS = {
 
 
 def program(calls: Calls) -> bytes:
-    """The filter, as struct sock_filter has it: EPERM for these, for a clone with namespaces, for an unshare of
-    more than users and mounts and for calls of another ABI; ENOSYS for clone3, whose flags no filter sees, and
-    whose callers know clone. Pure."""
+    """The filter, as struct sock_filter has it: EPERM for these, for a clone with namespaces, for an
+    unshare of
+    more than users and mounts and for calls of another ABI; ENOSYS for clone3, whose flags no filter
+    sees, and whose callers know clone. Pure."""
     allow, eperm, enosys = "allow", "eperm", "enosys"
     text: list[tuple[int, str | int, str | int, int]] = [
         (LOAD, 0, 0, ARCHITECTURE_AT),

@@ -4,8 +4,8 @@
                           .known-.../   a file that says which image a file or a name of the engine's was
                           .new-.../     one that is being unpacked, held by a lock
 
-As with environments (environments.py) nobody else uses it, each use changes the time of its folder, and one that none
-has used for a month, and that no job holds, goes as another one is unpacked.
+As with environments (environments.py) nobody else uses it, each use changes the time of its folder, and
+one that none has used for a month, and that no job holds, goes as another one is unpacked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _ASK_S, _SAVE_S = 30.0, 1800.0
 
 
 def ready(named: str, incoming: Incoming) -> str:
-    """The bundle of an image's file, or of an image that the engine has by that name; unpacked where it is not yet.
+    """The bundle of an image's file, or of an image that the engine has by that name; unpacked where it
+    is not yet.
 
     With a dry `incoming` an image that was never used is only looked for. Raises DshpcError.
     """

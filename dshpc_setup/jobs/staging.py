@@ -30,7 +30,8 @@ from dshpc_setup.jobs.workspace_folders import room_for_writing
 class Incoming:
     """`folder` is made with the first copy; with `dry`, nothing is. `owner` (uid, gid) where we are
     root for somebody else. `prepare` has the cluster make the user's folder, where we may not. `also`:
-    folders that jobs see beside the work folder. `runtime`: what the cluster's runtime.json says, for images."""
+    folders that jobs see beside the work folder. `runtime`: what the cluster's runtime.json says, for
+    images."""
 
     work: str
     owner: tuple[int, int] | None = None

@@ -243,7 +243,8 @@ SCHEMA: Schema = {
             ),
             "image": _text(
                 "An image that it runs in: a file or folder (OCI archive, docker save, SIF), relative to the "
-                "folder of this file or absolute, or a name that the engine has. Without it: the cluster's own.",
+                "folder of this file or absolute, or a name that the engine has. Without it: the "
+                "cluster's own.",
                 "pytorch.tar",
                 pattern=rf"^[^-\u0000][^\u0000]*{_END}",
                 maxLength=1024,

@@ -72,7 +72,8 @@ def _of_sif(path: Path, machine: str) -> Found:
 
 
 def make(machine: Machine, image: Found, into: Path) -> None:
-    """The bundle, in the empty folder `into`, as the caller's own; raises ImageError, OSError and DshpcError."""
+    """The bundle, in the empty folder `into`, as the caller's own; raises ImageError, OSError and
+    DshpcError."""
     root, removed = into / ROOT, into / "removed"
     if image.layers is not None:
         root.mkdir(0o755)

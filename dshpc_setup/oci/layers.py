@@ -1,7 +1,7 @@
 """Layers of an image laid over each other in one folder: what a later one has, or has removed, counts.
 
-As in any archive here (builtin/archive.py) no member reaches beyond the folder. A link of a layer below may lie on
-a member's way (`bin` to `usr/bin`): it is followed by hand, and its root is the folder.
+As in any archive here (builtin/archive.py) no member reaches beyond the folder. A link of a layer below
+may lie on a member's way (`bin` to `usr/bin`): it is followed by hand, and its root is the folder.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from dshpc_setup.builtin.archive import ArchiveError, Tree, parts_of
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMOVED, _OPAQUE = ".wh.", ".wh..wh..opq"  # of the OCI image specification
 _MOST_LINKS = 40  # as the kernel
+_NOWHERE = ("\0",)  # no member's folder
 
 
 class LayerTree(Tree):
-    """One layer on its way into `folder`. What it replaces is moved to `removed`, a folder on the same disk."""
+    """One layer on its way into `folder`. What it replaces is moved to `removed`, a folder on the same
+    disk."""
 
     def __init__(self, folder: Path, removed: Path, machine: str, most: int) -> None:
         super().__init__(folder, False, machine, most)
@@ -96,9 +98,8 @@ class LayerTree(Tree):
                 os.close(at)
 
     def _forget(self) -> None:
-        """The folder that is held open may be out of the tree."""
-        (_, before), self._at = self._at, ((), os.dup(self._top))
-        os.close(before)
+        """The next member opens its folder anew: what is held open may be out of the tree."""
+        self._at = (_NOWHERE, self._at[1])
 
     def _open(self, parts: tuple[str, ...], *, make: bool) -> int:
         todo, real, links = list(parts), list[str](), 0

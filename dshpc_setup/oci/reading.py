@@ -1,4 +1,5 @@
-"""What an archive says of the image in it: `docker save`'s manifest.json, or the index.json of an OCI layout."""
+"""What an archive says of the image in it: `docker save`'s manifest.json, or the index.json of an OCI
+layout."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""What oci.conf names as its runtime: this process gets an image's root filesystem and becomes the job's program.
+"""What oci.conf names as its runtime: this process gets an image's root filesystem and becomes the job's
+program.
 
     image-run BUNDLE WORD...              in the image of a bundle
     image-run BUNDLE --words TEXT         words that Slurm could not hand over as they are: see `quoted`
-    image-run --environment FILE ...      with the variables of a file: Slurm's runtimes get those of its daemon
-    image-run --try                       whether this node lets anybody into an image
+    image-run --environment FILE ...      with the variables of a file: Slurm's runtimes get those of its
+    daemon image-run --try                       whether this node lets anybody into an image
 
-A namespace of users and one of mounts, and no other: what the job starts stays in sight of Slurm, and this process
-stays the same one, so that exit codes, signals and accounting are those of any job. The user is who he was; root of
-the image is nobody. Each job in an image goes through here, so imports are counted.
+A namespace of users and one of mounts, and no other: what the job starts stays in sight of Slurm, and
+this process
+stays the same one, so that exit codes, signals and accounting are those of any job. The user is who he
+was; root of the image is nobody. Each job in an image goes through here, so imports are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 
 from dshpc_setup.builtin import kernel
 from dshpc_setup.documents import foreign
@@ -96,7 +97,8 @@ def of_file(path: str) -> dict[str, str]:
 
 
 def quoted(words: Sequence[str]) -> list[str]:
-    """Words as `unquoted` reads them: Slurm 24.11 makes an apostrophe in one the end of a text (%@ of oci.conf). Pure."""
+    """Words as `unquoted` reads them: Slurm 24.11 makes an apostrophe in one the end of a text (%@ of
+    oci.conf). Pure."""
     return ["--words", "\0".join(words).encode(errors="surrogateescape").hex()]
 
 
@@ -195,7 +197,8 @@ def enter(root: str, home: str, script: str | None = None) -> None:
 
 
 def folders_of_data(mountinfo: str, home: str) -> list[str]:
-    """What of the node's mounts is people's data: work folder, methods, homes, `mounts`; those above first. Pure."""
+    """What of the node's mounts is people's data: work folder, methods, homes, `mounts`; those above
+    first. Pure."""
     found = {home} if home.startswith("/") and home != "/" else set()
     for line in mountinfo.splitlines():
         fields = line.split(" ")

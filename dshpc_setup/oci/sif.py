@@ -1,7 +1,8 @@
-"""SIF, the file of Singularity and Apptainer: where its root filesystem lies, and what its programs' environment is.
+"""SIF, the file of Singularity and Apptainer: where its root filesystem lies, and what its programs'
+environment is.
 
-Little-endian and without gaps: a header of 128 bytes names a table of descriptors, of which one is the primary system
-partition (the SIF specification, pkg/sif).
+Little-endian and without gaps: a header of 128 bytes names a table of descriptors, of which one is the
+primary system partition (the SIF specification, pkg/sif).
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def is_sif(head: bytes) -> bool:
 
 
 def partition(file: IO[bytes], size: int, machine: str) -> Partition:
-    """The root filesystem in a file of that size, for a processor as `uname -m` names it; raises ImageError."""
+    """The root filesystem in a file of that size, for a processor as `uname -m` names it; raises
+    ImageError."""
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size:
         raise ImageError("truncated", "its header")
     _, _, _, _, _, _, _, _, count, at, _, _, _ = _HEADER.unpack(head)
-    if not (0 < count <= _MOST_DESCRIPTORS and 0 < at and at + count * _DESCRIPTOR.size <= size):
+    if not (0 < count <= _MOST_DESCRIPTORS and at > 0 and at + count * _DESCRIPTOR.size <= size):
         raise ImageError("truncated", "its table of parts")
     file.seek(at)
     for kind, used, offset, length, extra in _parts(file.read(count * _DESCRIPTOR.size)):
@@ -61,7 +63,8 @@ def partition(file: IO[bytes], size: int, machine: str) -> Partition:
 
 
 def environment(script: str) -> tuple[str, ...]:
-    """NAME=VALUE, of the script in which an image's own variables stand; what takes a shell is left out. Pure."""
+    """NAME=VALUE, of the script in which an image's own variables stand; what takes a shell is left out.
+    Pure."""
     return tuple(f"{name}={value}" for name, value in _EXPORT.findall(script))
 
 

@@ -1,4 +1,5 @@
-"""Where an image's parts are read: a folder, or a tar that is looked through once. By their names, as they tell."""
+"""Where an image's parts are read: a folder, or a tar that is looked through once. By their names, as
+they tell."""
 
 from __future__ import annotations
 
@@ -143,7 +144,8 @@ class _Piece:
 
 @contextlib.contextmanager
 def of_file(path: Path, scratch: Path) -> Iterator[Source]:
-    """What lies at that path; a tar that is packed by gzip is unpacked in `scratch` first. Raises ImageError."""
+    """What lies at that path; a tar that is packed by gzip is unpacked in `scratch` first. Raises
+    ImageError."""
     if path.is_dir():
         yield Folder(path)
         return

@@ -52,8 +52,8 @@ def _plain(packed: IO[bytes]) -> Iterator[IO[bytes]]:
     if ahead.first[:2] != _GZIP:
         yield ahead  # type: ignore[misc]
         return
-    with gzip.GzipFile(fileobj=ahead) as file:  # type: ignore[arg-type]
-        yield file  # type: ignore[misc]
+    with gzip.GzipFile(fileobj=ahead, mode="rb") as file:  # type: ignore[call-overload]
+        yield file
 
 
 class _Ahead:

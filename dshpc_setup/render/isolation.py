@@ -16,7 +16,8 @@ from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.render import seccomp
 
 _OWN_ROOT = "SETFCAP"
-"""Without it the kernel gives root's own jobs no root in a namespace of theirs (Linux 5.12); users need nothing."""
+"""Without it the kernel gives root's own jobs no root in a namespace of theirs (Linux 5.12); users need
+nothing."""
 BACK_TO_DEFAULT = Fix(
     "Or keep the default tier", "dshpc config set isolation default", step="alternative"
 )
@@ -71,8 +72,8 @@ def _of_images(engine: Engine, *, profiling: bool) -> Rights:
 
 
 def refusal(engine: Engine, plan: ClusterPlan, *, images: bool = False) -> DshpcError | None:
-    """Why the tier `enforced` cannot be had on this machine, as far as can be told from outside; `images`: jobs
-    are to run in images."""
+    """Why the tier `enforced` cannot be had on this machine, as far as can be told from outside;
+    `images`: jobs are to run in images."""
     if images:
         return DshpcError(
             "The settings isolation = enforced and containers = on exclude each other.",

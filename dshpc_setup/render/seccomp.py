@@ -10,7 +10,8 @@ writes device rules in version 2 of control groups.
 What Slurm's node daemon and with it every job may call of this once the start is over is less still: see
 container/confined.py.
 
-The profile for images opens, to every process, a namespace of users with one of mounts, and what is mounted in
+The profile for images opens, to every process, a namespace of users with one of mounts, and what is
+mounted in
 it: see oci/runtime.py. No other kind of namespace, and so nothing of networks, control groups or /proc.
 """
 

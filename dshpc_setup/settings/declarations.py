@@ -169,8 +169,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "containers",
         "off",
-        "on: jobs may run in images of their own (dshpc run --image), for which the container gets more rights; "
-        "with --engine builtin they may in any case.",
+        "on: jobs may run in images of their own (dshpc run --image), for which the container gets more "
+        "rights; with --engine builtin they may in any case.",
         texts.choice("off", "on"),
         "WHETHER",
     ),

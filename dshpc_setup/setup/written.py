@@ -106,7 +106,7 @@ def write(
         raise write_error(error, work / JOBS) from None
     make_folder(project.folder / stanza.METHODS, project.owner)
     homes = {"homes": list(settings.homes)} if settings.homes else {}
-    runtime = {
+    runtime: dict[str, object] = {
         "container": settings.container,
         "prefix": settings.prefix,
         "work": str(work),

@@ -13,7 +13,22 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PROGRAMS = ("sh", "ls", "id", "cat", "echo", "env", "sleep", "touch", "pwd", "true", "head", "mount", "kill", "hostname")
+PROGRAMS = (
+    "sh",
+    "ls",
+    "id",
+    "cat",
+    "echo",
+    "env",
+    "sleep",
+    "touch",
+    "pwd",
+    "true",
+    "head",
+    "mount",
+    "kill",
+    "hostname",
+)
 ENVIRONMENT = ("PATH=/usr/bin:/bin", "FROM_IMAGE=yes", "CUDA_VISIBLE_DEVICES=none")
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
@@ -66,7 +81,9 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def oci(layers: Sequence[bytes], architecture: str = _ARCHITECTURE, digests: Sequence[str] | None = None) -> dict[str, bytes]:
+def oci(
+    layers: Sequence[bytes], architecture: str = _ARCHITECTURE, digests: Sequence[str] | None = None
+) -> dict[str, bytes]:
     """The files of an OCI layout with packed layers."""
     config = _config(layers, architecture, digests)
     packed = [gzip.compress(each, 1, mtime=0) for each in layers]
@@ -77,7 +94,10 @@ def oci(layers: Sequence[bytes], architecture: str = _ARCHITECTURE, digests: Seq
         "layers": [{"digest": f"sha256:{_hash(each)}", "size": len(each)} for each in packed],
     }).encode()  # fmt: skip
     blobs[_hash(manifest)] = manifest
-    index = {"schemaVersion": 2, "manifests": [{"digest": f"sha256:{_hash(manifest)}", "size": len(manifest)}]}
+    index = {
+        "schemaVersion": 2,
+        "manifests": [{"digest": f"sha256:{_hash(manifest)}", "size": len(manifest)}],
+    }
     return {
         "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
         "index.json": json.dumps(index).encode(),

@@ -77,7 +77,8 @@ echo begun
 
 
 @pytest.mark.parametrize(
-    "option", ["--container-image=/x", '--comment="a b" --container-name /x', "--volume=/a:/b", "--image x"]
+    "option",
+    ["--container-image=/x", '--comment="a b" --container-name /x', "--volume=/a:/b", "--image x"],
 )
 def test_of_a_script(
     option: str,
@@ -96,7 +97,9 @@ def test_of_a_script(
         other_tools.check("sbatch", ["--", "job.sh"])
 
 
-@pytest.mark.parametrize("option", ["# --image=/x", "--job-name=a'b", '--comment "--image', "--container=/x"])
+@pytest.mark.parametrize(
+    "option", ["# --image=/x", "--job-name=a'b", '--comment "--image', "--container=/x"]
+)
 def test_what_sbatch_does_not_read_of_a_script_is_no_option(option: str, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(_SCRIPT.format(option, "--image=/x"))
     other_tools.check("sbatch", [str(tmp_path / "job.sh")])

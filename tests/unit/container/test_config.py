@@ -99,7 +99,12 @@ def test_the_key_is_linked_under_the_name_of_what_it_is(
     key.write_bytes(content)
     folder = f"{paths.run}/conf.1"
     config.write_set(folder, OURS, str(key))
-    assert {path.name for path in Path(folder).iterdir()} == {*OURS, name, "plugstack.conf", "oci.conf"}
+    assert {path.name for path in Path(folder).iterdir()} == {
+        *OURS,
+        name,
+        "plugstack.conf",
+        "oci.conf",
+    }
     assert (Path(folder) / name).readlink() == key
 
 
