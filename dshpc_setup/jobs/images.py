@@ -218,7 +218,7 @@ class _Cache:
 def _sought(named: str, path: str, incoming: Incoming) -> tuple[Path | None, str]:
     """The file, or None for a name of the engine's; and what tells this very one. Raises DshpcError."""
     try:
-        seen = os.stat(path)
+        seen = os.stat(path if named else "")
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None, hashlib.sha256(f"engine {_id(named, incoming.runtime)}".encode()).hexdigest()
     if not os.access(path, os.R_OK):

@@ -22,7 +22,13 @@ from tests.integration import hand_images as hand
 from tests.integration.hand_images import folder, layer, link, member
 
 PC = "x86_64"
-BASE = [folder("etc/"), folder("usr/bin/"), link("bin", "usr/bin"), member("etc/old", b"old"), member("etc/kept")]
+BASE = [
+    folder("etc/"),
+    folder("usr/bin/"),
+    link("bin", "usr/bin"),
+    member("etc/old", b"old"),
+    member("etc/kept"),
+]
 
 
 def laid_out(tmp_path: Path, *layers: bytes, form: str = "docker") -> Path:
@@ -47,9 +53,17 @@ def fault(image: Path, tmp_path: Path) -> Fault:
 @pytest.mark.parametrize("form", ["docker", "oci"])
 def test_later_layers_count(tmp_path: Path, form: str) -> None:
     second = layer([
-        member("etc/.wh.old"), member("bin/tool", b"new"), folder("srv/"), member("srv/x"), link("kept", "etc"),
+        member("etc/.wh.old"), member("bin/tool", b"new"), folder("srv/"), member("srv/x"),
+        link("kept", "etc"),
     ])  # fmt: skip
-    third = layer([member("srv/new"), member("srv/.wh..wh..opq"), member("kept"), link("etc/kept", "/nowhere")])
+    third = layer(
+        [
+            member("srv/new"),
+            member("srv/.wh..wh..opq"),
+            member("kept"),
+            link("etc/kept", "/nowhere"),
+        ]
+    )
     root = laid_out(tmp_path, layer(BASE), second, third, form=form)
     assert not (root / "etc/old").exists()
     assert (root / "usr/bin/tool").read_bytes() == b"new"
@@ -81,14 +95,21 @@ def test_what_leads_out_is_refused(tmp_path: Path, members: Sequence[Any]) -> No
 
 def test_a_link_to_somewhere_is_of_the_images_root(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
-    members = [link("up", "../../../../.."), member(f"up{tmp_path}/outside/x"), link("all", "/"), member("all/y")]
+    members = [
+        link("up", "../../../../.."),
+        member(f"up{tmp_path}/outside/x"),
+        link("all", "/"),
+        member("all/y"),
+    ]
     root = laid_out(tmp_path, layer(members))
     assert os.listdir(tmp_path / "outside") == []
     assert (root / str(tmp_path / "outside/x").lstrip("/")).is_file()
     assert (root / "y").is_file()
 
 
-_NAMES = st.sampled_from(["a", "b", "..", ".wh.a", ".wh..wh..opq", ".wh...", ".wh.", "a/b", "/a", "a/../b", "."])
+_NAMES = st.sampled_from(
+    ["a", "b", "..", ".wh.a", ".wh..wh..opq", ".wh...", ".wh.", "a/b", "/a", "a/../b", "."]
+)
 _MEMBERS = st.lists(
     st.one_of(
         st.builds(folder, _NAMES),
@@ -99,7 +120,9 @@ _MEMBERS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(_MEMBERS, min_size=1, max_size=3))
 def test_no_layers_reach_beyond_their_folder(tmp_path: Path, layers: list[list[Any]]) -> None:
     top = tmp_path / os.urandom(6).hex()
@@ -109,7 +132,9 @@ def test_no_layers_reach_beyond_their_folder(tmp_path: Path, layers: list[list[A
     except ImageError as error:
         assert error.fault in ("unsafe", "no-image", "write", "truncated")
     assert set(os.listdir(top)) <= {"image.tar", "into"}
-    assert set(os.listdir(tmp_path)) <= {each.name for each in tmp_path.iterdir() if len(each.name) == 12}
+    assert set(os.listdir(tmp_path)) <= {
+        each.name for each in tmp_path.iterdir() if len(each.name) == 12
+    }
 
 
 def test_what_is_no_image(tmp_path: Path) -> None:
@@ -159,9 +184,18 @@ def test_every_fault_has_words() -> None:
 # --- SIF ---------------------------------------------------------------------------------------
 
 
-def head(count: int = 1, at: int = 128, *, kind: int = 0x4004, system: int = 1, processor: bytes = b"02\0") -> bytes:
+def head(
+    count: int = 1,
+    at: int = 128,
+    *,
+    kind: int = 0x4004,
+    system: int = 1,
+    processor: bytes = b"02\0",
+) -> bytes:
     extra = struct.pack("<ii3s", system, 2, processor)
-    part = struct.pack("<i?3I7q128s384s", kind, True, 1, 1, 0, 4096, 100, 100, 0, 0, 0, 0, b"", extra)
+    part = struct.pack(
+        "<i?3I7q128s384s", kind, True, 1, 1, 0, 4096, 100, 100, 0, 0, 0, 0, b"", extra
+    )
     return struct.pack(
         "<32s10s3s3s16s8q", b"#!", b"SIF_MAGIC", b"01", processor, b"", 0, 0, 0, count, at, len(part), 0, 0
     ) + part  # fmt: skip
@@ -202,7 +236,8 @@ MOUNTS = "\n".join(
     f"1 1 0:1 / {at} rw - ext4 x rw"
     for at in (
         "/", "/proc", "/proc/sys", "/dev", "/tmp", "/work", "/work/.dshpc", "/home", "/data\\040sets",
-        "/opt/mine", "/var/lib/dshpc/key", "/var/lib/dshpc/home", "/etc/hosts", "/usr/lib/libcuda.so.1", "/config",
+        "/opt/mine", "/var/lib/dshpc/key", "/var/lib/dshpc/home", "/etc/hosts", "/usr/lib/libcuda.so.1",
+        "/config",
     )
 )  # fmt: skip
 
@@ -214,7 +249,12 @@ def test_which_folders_of_the_node_are_data() -> None:
 
 
 def test_the_jobs_variables_win_but_for_places() -> None:
-    job = {"PATH": "/node", "CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "/node", "SHELL": "/bin/bash"}
+    job = {
+        "PATH": "/node",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "LD_LIBRARY_PATH": "/node",
+        "SHELL": "/bin/bash",
+    }
     image = {"env": ["PATH=/image", "CUDA_VISIBLE_DEVICES=none", "NEW=1", "BROKEN"]}
     runtime.lay_over(job, image, has_driver=True)
     assert job == {
@@ -223,7 +263,9 @@ def test_the_jobs_variables_win_but_for_places() -> None:
     }  # fmt: skip
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1)
+)
 def test_words_come_as_they_were(given_words: list[str]) -> None:
     quoted = runtime.quoted(given_words)
     assert "'" not in "".join(quoted)
