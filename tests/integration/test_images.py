@@ -13,6 +13,8 @@ import pytest
 from tests.integration import hand_images as hand
 from tests.integration.cluster import Cluster, wait_until
 
+pytestmark = pytest.mark.engines("builtin", why="with Docker it takes the setting containers")
+
 PACKAGES = {"unsquashfs": "squashfs-tools", "mksquashfs": "squashfs-tools"}
 
 
@@ -60,7 +62,6 @@ mount -t proc x /mnt; mount -t sysfs x /mnt; mount -o remount,rw /; echo x >/etc
 """
 
 
-@pytest.mark.engines("builtin")
 def test_a_job_in_an_image(standard: Cluster, image: Path) -> None:
     run = ("run", "--wait", "--gpus", "1", "--image")
     first = standard.dshpc(*run, str(image), "--", "sh", "-c", SEEN).good()
@@ -84,7 +85,6 @@ def test_a_job_in_an_image(standard: Cluster, image: Path) -> None:
     assert "no such command in the image" in missing.stdout + missing.stderr
 
 
-@pytest.mark.engines("builtin")
 def test_no_way_out(standard: Cluster, image: Path) -> None:
     job = standard.dshpc("run", "--wait", "--image", str(image), "--", "sh", "-c", WAYS_OUT)
     said = job.stdout + job.stderr
@@ -95,7 +95,6 @@ def test_no_way_out(standard: Cluster, image: Path) -> None:
         assert "not permitted" in refused or os.getuid() != 0
 
 
-@pytest.mark.engines("builtin")
 def test_a_job_in_an_image_is_told_to_end(standard: Cluster, image: Path) -> None:
     script = 'trap "echo told; exit 9" TERM; echo up; while :; do sleep 0.1; done'
     job = (
@@ -109,7 +108,6 @@ def test_a_job_in_an_image_is_told_to_end(standard: Cluster, image: Path) -> Non
     wait_until(lambda: "told" in log.read_text(), "its program heard it")
 
 
-@pytest.mark.engines("builtin")
 def test_slurms_own_option_and_a_sif(
     standard: Cluster, image: Path, busybox: Path, tmp_path: Path
 ) -> None:
@@ -135,7 +133,6 @@ def test_slurms_own_option_and_a_sif(
     assert (job.code, job.stdout) == (4, "in\n")
 
 
-@pytest.mark.engines("builtin")
 def test_a_method_in_an_image(standard: Cluster, image: Path) -> None:
     method = standard.folder / "methods" / "boxed"
     method.mkdir(parents=True)
@@ -146,7 +143,6 @@ def test_a_method_in_an_image(standard: Cluster, image: Path) -> None:
     assert standard.dshpc("method", "run", "boxed", "--wait").good().stdout == "yes\n"
 
 
-@pytest.mark.engines("builtin")
 def test_what_is_no_image_is_told(standard: Cluster, image: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.tar").write_bytes(image.read_bytes()[:100_000])
     before = images(standard)
@@ -155,11 +151,3 @@ def test_what_is_no_image_is_told(standard: Cluster, image: Path, tmp_path: Path
         assert refused.code != 0
         assert told in json.dumps(refused.report)
     assert images(standard) == before
-
-
-@pytest.mark.engines("docker")
-def test_where_it_takes_more_rights_it_is_refused_before(standard: Cluster, image: Path) -> None:
-    refused = standard.dshpc("run", "--json", "--image", str(image), "--", "true")
-    assert refused.code != 0
-    assert "dshpc config set containers on" in json.dumps(refused.report)
-    assert images(standard) == []
