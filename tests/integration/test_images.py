@@ -69,9 +69,10 @@ def test_a_job_in_an_image(standard: Cluster, image: Path) -> None:
     assert lines[0] == "extra"
     assert lines[1].split()[0] == "yes"
     assert lines[1].split()[1] in "01", "the job's, not the image's"
-    assert lines[2:4] == [str(os.getuid()), str(standard.work)]
+    assert lines[2] == str(os.getuid())
+    assert lines[3].startswith(f"{standard.work}/jobs/{os.getuid()}/sh-")
     assert lines[4] == "/dev/nvidia0"
-    assert (standard.work / "from-image").read_text() == "x\n"
+    assert Path(lines[3], "from-image").read_text() == "x\n"
     assert "unpacking it, once" in first.stderr
 
     # The same image in another form: nothing is unpacked, and exit codes are the program's

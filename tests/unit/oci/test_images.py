@@ -147,7 +147,8 @@ def test_what_is_no_image(tmp_path: Path) -> None:
     }
     for name, (wanted, data) in cases.items():
         (tmp_path / name).write_bytes(data)
-        (tmp_path / "into").exists() and (tmp_path / "into").rmdir()
+        if (tmp_path / "into").exists():
+            (tmp_path / "into").rmdir()
         assert fault(tmp_path / name, tmp_path) == wanted, name
     (tmp_path / "into").rmdir()
     assert fault(tmp_path / "none", tmp_path) == "absent"
