@@ -38,7 +38,17 @@ _NODES_OWN = (
     *SYSTEM, "/etc", "/run", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/config", "/var/lib/dshpc",
 )  # fmt: skip
 _DATA = ("/var/lib/dshpc/home",)
-_LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+# Where the driver's files are handed over; others are told by the mounts themselves
+_DRIVER_PLACES = (
+    *(
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/bin",
+    ),
+    *("/usr/local/nvidia/lib64", "/usr/local/nvidia/bin"),
+)
 _DRIVER_FILES = ("libcuda.so", "libcudadebugger.so", "libnvcuvid.so", "libnvidia-", "libnvoptix.so")
 _DRIVER_PROGRAMS = (
     "nvidia-smi",
@@ -165,7 +175,8 @@ def refused_here() -> RefusedError | None:
 def enter(root: str, home: str, script: str | None = None) -> None:
     """This process's root becomes the image's, with the node's system and everybody's data in place; raises
     RefusedError. `script`: a file of the node's that is to be seen there as SCRIPT."""
-    data = folders_of_data(_read("/proc/self/mountinfo"), home)
+    mounts = _read("/proc/self/mountinfo")
+    data = folders_of_data(mounts, home)
     own_namespaces()
     with _step("root"):
         kernel.mount(root, root, flags=kernel.BIND)
@@ -185,7 +196,7 @@ def enter(root: str, home: str, script: str | None = None) -> None:
                 _bind_file(place)
         if script is not None:
             _bind(OLD + script, SCRIPT)
-        _hand_over_driver()
+        _hand_over_driver(places_of_driver(mounts))
     with _step("root"):
         kernel.unmount(OLD)
         kernel.mount(
@@ -194,6 +205,17 @@ def enter(root: str, home: str, script: str | None = None) -> None:
         # Root of the namespace would have every right there is, over what is the user's own
         kernel.keep_capabilities(_KEPT_RIGHTS)
         kernel.no_new_privileges()
+
+
+def places_of_driver(mountinfo: str) -> list[str]:
+    """The folders in which a library of the driver may lie: an engine mounts each file. Pure."""
+    found = dict.fromkeys(_DRIVER_PLACES)
+    for line in mountinfo.splitlines():
+        at = _plain((line.split(" ") + [""] * 5)[4])
+        folder, _, name = at.rpartition("/")
+        if name.startswith(_DRIVER_FILES):
+            found[folder] = None
+    return list(found)
 
 
 def folders_of_data(mountinfo: str, home: str) -> list[str]:
@@ -296,9 +318,9 @@ def _is_batch_script(word: str) -> bool:
     return word.startswith("/var/") and word.endswith("/slurm_script")
 
 
-def _hand_over_driver() -> None:
+def _hand_over_driver(places: Sequence[str]) -> None:
     """NVIDIA's libraries and programs as the node has them: they belong to the driver, not to the image."""
-    files = list(_of_driver(OLD))
+    files = list(_of_driver(OLD, places))
     if not files:
         return
     os.makedirs(DRIVER, 0o755, exist_ok=True)
@@ -314,16 +336,13 @@ def _hand_over_driver() -> None:
             kernel.mount(source, target, flags=kernel.BIND)
 
 
-def _of_driver(top: str) -> Iterator[str]:
-    for folder, names in (
-        *((each, _DRIVER_FILES) for each in _LIBRARIES),
-        ("/usr/bin", _DRIVER_PROGRAMS),
-    ):
+def _of_driver(top: str, places: Sequence[str]) -> Iterator[str]:
+    for folder in places:
         with contextlib.suppress(OSError):
             yield from (
                 f"{top}{folder}/{name}"
                 for name in sorted(os.listdir(top + folder))
-                if name.startswith(names)
+                if name.startswith(_DRIVER_FILES) or name in _DRIVER_PROGRAMS
             )
 
 

@@ -58,7 +58,7 @@ def images(cluster: Cluster) -> list[str]:
 
 SEEN = "extra; echo $FROM_IMAGE $CUDA_VISIBLE_DEVICES; id -u; pwd; ls -d /dev/nvidia0; echo x >from-image"
 WAYS_OUT = """
-mount -t proc x /mnt; mount -t sysfs x /mnt; mount -o remount,rw /; echo x >/etc/x; ls /.dshpc/old
+mount -t proc x /tmp; mount -t sysfs x /tmp; mount -o remount,rw /; echo x >/etc/x; ls /.dshpc/old
 """
 
 

@@ -247,6 +247,8 @@ def test_which_folders_of_the_node_are_data() -> None:
     wanted = ["/data sets", "/home", "/work", "/opt/mine", "/var/lib/dshpc/home"]
     assert runtime.folders_of_data(MOUNTS, "/home/ada") == wanted
     assert runtime.folders_of_data("", "/home/ada") == ["/home/ada"]
+    line = "1 1 0:1 / /opt/driver/libcuda.so.1 rw - ext4 x rw"
+    assert runtime.places_of_driver(line)[-1] == "/opt/driver"
 
 
 def test_the_jobs_variables_win_but_for_places() -> None:
