@@ -131,5 +131,5 @@ def test_a_container_that_a_script_asks_for_is_refused(standard: Cluster, own: P
     assert (told.code != 0, told.stdout) == (True, ""), told
     assert "dshpc config set containers on" in told.stderr
     image = as_user(UID, "dshpc", "run", "--image", "job.sh", "--", "true", cwd=own)
-    assert (image.code, image.stdout) == (1, "")
+    assert (image.code, image.stdout) == (2, "")
     assert "dshpc config set containers on" in image.stderr
