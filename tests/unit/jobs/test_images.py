@@ -30,8 +30,8 @@ def image(tmp_path: Path) -> Path:
     return hand.archive(tmp_path / "a.tar", hand.oci([hand.layer([hand.member("x", b"1")])]))
 
 
-def ready(work: Path, named: Path | str, **more: bool) -> str:
-    return images.ready(str(named), Incoming(str(work), runtime=BUILTIN, **more))
+def ready(work: Path, named: Path | str, *, dry: bool = False) -> str:
+    return images.ready(str(named), Incoming(str(work), dry=dry, runtime=BUILTIN))
 
 
 def unpacked(work: Path) -> list[str]:
