@@ -140,6 +140,10 @@ class Client:
         """Write the file system of a container as a tar."""
         return [*self.program, "export", "--output", file, container]
 
+    def save(self, image: str, file: str) -> list[str]:
+        """Write an image with its layers as a tar."""
+        return [*self.program, "image", "save", "--output", file, image]
+
     def running(self) -> list[str]:
         """List the names of the running containers, one a line."""
         return [*self.program, "ps", "--format", "{{.Names}}"]

@@ -85,8 +85,8 @@ def unpack(
         if most is None:
             most = most_bytes(os.stat(archive).st_size)
         with _opened(archive) as source:
-            tree = _Tree(folder, owners, machine, most)
-            return _unpacked(source, tree, archive.name)
+            tree = Tree(folder, owners, machine, most)
+            return unpacked(source, tree, archive.name)
     except OSError as error:
         raise ArchiveError("write", str(error)) from None
 
@@ -98,15 +98,16 @@ def unpack_tar(
 
     It comes from those who signed it: it may be as large as it likes.
     """
-    return _unpacked(source, _Tree(folder, owners, machine, None), name)
+    return unpacked(source, Tree(folder, owners, machine, None), name)
 
 
-def _unpacked(source: IO[bytes], tree: _Tree, name: str) -> Unpacked:
+def unpacked(source: IO[bytes], tree: Tree, name: str) -> Unpacked:
+    """A tar that is read from here, which needs no way back, into that tree; ArchiveError."""
     with contextlib.ExitStack() as stack:
-        tail: _Tail | None = None
+        tail: Tail | None = None
         try:
             stack.enter_context(tree)
-            tail = _Tail(source)
+            tail = Tail(source)
             tar = stack.enter_context(tarfile.TarFile(fileobj=tail, mode="r"))  # type: ignore[arg-type]
             for member in tar:
                 tree.add(tar, member)
@@ -133,7 +134,7 @@ def _unpacked(source: IO[bytes], tree: _Tree, name: str) -> Unpacked:
         return tree.unpacked()
 
 
-def _fault_of(tail: _Tail | None) -> Fault:
+def _fault_of(tail: Tail | None) -> Fault:
     return "truncated" if tail is not None and tail.seen > tarfile.BLOCKSIZE else "no-archive"
 
 
@@ -152,7 +153,7 @@ def _opened(archive: Path) -> Iterator[IO[bytes]]:
             yield unzipped  # type: ignore[misc]
 
 
-class _Tail:
+class Tail:
     """A file that knows what was read last: tarfile takes an archive that just stops for a whole one."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -174,19 +175,19 @@ class _Tail:
         return self._file.tell()
 
 
-class _Tree:
+class Tree:
     """The folder, held open, with the folder that was written to last."""
 
     def __init__(self, folder: Path, owners: bool, machine: str, most: int | None) -> None:
         self._top = os.open(folder, _FOLDER)
         self._owners, self._machine, self._most = owners, machine, most
-        self._taken = 0
+        self.taken = 0  # bytes, each file at the least that it takes
         self._at: tuple[tuple[str, ...], int] = ((), os.dup(self._top))
         self._folders: dict[tuple[str, ...], tarfile.TarInfo] = {}
         self._files = self._bytes = self._skipped = 0
         self._architecture: str | None = None
 
-    def __enter__(self) -> _Tree:
+    def __enter__(self) -> Tree:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -199,8 +200,8 @@ class _Tree:
     def _need_room(self, member: tarfile.TarInfo) -> None:
         """Before a byte of it is written: a full disk stops others."""
         size = max(_LEAST_BYTES, member.size if member.isreg() else 0)
-        self._taken += size
-        if self._most is not None and self._taken > self._most:
+        self.taken += size
+        if self._most is not None and self.taken > self._most:
             raise ArchiveError("too-large", member.name)
         disk = os.fstatvfs(self._top)
         kept = min(_KEPT_FREE, disk.f_blocks * disk.f_frsize // 20)
@@ -223,10 +224,7 @@ class _Tree:
             self._skipped += 1
             return
         at, name = self._at_folder(parts[:-1]), parts[-1]
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-                raise ArchiveError("unsafe", member.name)
-            os.unlink(name, dir_fd=at)
+        self._clear(at, name, parts)
         if member.issym():
             os.symlink(member.linkname, name, dir_fd=at)
             if self._owners:
@@ -236,6 +234,13 @@ class _Tree:
         else:
             self._file(tar, member, at, name)
         self._files += 1
+
+    def _clear(self, at: int, name: str, parts: tuple[str, ...]) -> None:
+        """What has the name so far gives way, but for a folder."""
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                raise ArchiveError("unsafe", "/".join(parts))
+            os.unlink(name, dir_fd=at)
 
     def _link(self, member: tarfile.TarInfo, at: int, name: str) -> None:
         target = parts_of(member.linkname)

@@ -32,6 +32,7 @@ CAPABILITIES = {
     "SETUID": 7,
     "SYS_PTRACE": 19,
     "SYS_ADMIN": 21,
+    "SETFCAP": 31,
 }
 """Capabilities that a container may be given, by the names that Docker has for them."""
 

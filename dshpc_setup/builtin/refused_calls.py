@@ -2,7 +2,10 @@
 
 Without a user namespace around it, its root is the machine's, less nearly all capabilities. A namespace of
 its own would give it those back, for mounts of control groups say, and keyrings are of the machine. It is
-what Docker's filter refuses as well. In a user's container all this is his own affair.
+what Docker's filter refuses as well, but for what enters an image (oci/runtime.py): a namespace of users and
+one of mounts. In those alone nothing of the machine can be mounted anew: control groups, /proc and /sys
+belong to namespaces that stay refused, and what the container's mounts forbid stays forbidden
+(docs/decisions/0069-images-of-jobs.md). In a user's container all this is his own affair.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import struct
 from dataclasses import dataclass
 
+from dshpc_setup.builtin import kernel
 from dshpc_setup.builtin.one_id import (
     ALLOW,
     ARCHITECTURE_AT,
@@ -27,34 +31,34 @@ _AT_LEAST, _ANY_BIT = 0x35, 0x45  # BPF_JMP with BPF_JGE and BPF_JSET by BPF_K
 _FIRST_AT = 16  # struct seccomp_data: the first argument, whose lower half comes first
 _X32 = 0x40000000  # x86-64's calls of the ABI x32 have this bit
 _NAMESPACES = 0x7E020000  # clone(2): CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET
+_NOT_FOR_IMAGES = 0xFFFFFFFF & ~(kernel.NEWUSER | kernel.NEWNS)
 # mount_setattr; open_tree, move_mount, fsopen, fsconfig, fsmount, fspick: the same everywhere
 _NEW_MOUNTS = (442, 428, 429, 430, 431, 432, 433)
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Numbers by asm/unistd.h; `refused`: unshare, setns, mount, umount2, pivot_root, keyctl, add_key,
-    request_key, bpf, userfaultfd, perf_event_open, and those of the new mount API."""
+    """Numbers by asm/unistd.h; `refused`: setns, keyctl, add_key, request_key, bpf, userfaultfd,
+    perf_event_open, and those of the new mount API."""
 
     architecture: int  # linux/audit.h
     refused: tuple[int, ...]
+    unshare: int
     clone: int
     clone3: int = 435
 
 
 CALLS = {
-    "x86_64": Calls(
-        0xC000003E, (272, 308, 165, 166, 155, 250, 248, 249, 321, 323, 298, *_NEW_MOUNTS), 56
-    ),
-    "aarch64": Calls(
-        0xC00000B7, (97, 268, 40, 39, 41, 219, 217, 218, 280, 282, 241, *_NEW_MOUNTS), 220
-    ),
+    "x86_64": Calls(0xC000003E, (308, 250, 248, 249, 321, 323, 298, *_NEW_MOUNTS), 272, 56),
+    "aarch64": Calls(0xC00000B7, (268, 219, 217, 218, 280, 282, 241, *_NEW_MOUNTS), 97, 220),
 }
 
 
 def program(calls: Calls) -> bytes:
-    """The filter, as struct sock_filter has it: EPERM for these, for a clone with namespaces and for calls of
-    another ABI; ENOSYS for clone3, whose flags no filter sees, and whose callers know clone. Pure."""
+    """The filter, as struct sock_filter has it: EPERM for these, for a clone with namespaces, for an
+    unshare of
+    more than users and mounts and for calls of another ABI; ENOSYS for clone3, whose flags no filter
+    sees, and whose callers know clone. Pure."""
     allow, eperm, enosys = "allow", "eperm", "enosys"
     text: list[tuple[int, str | int, str | int, int]] = [
         (LOAD, 0, 0, ARCHITECTURE_AT),
@@ -63,9 +67,12 @@ def program(calls: Calls) -> bytes:
         (_AT_LEAST, eperm, 0, _X32),
         *((EQUAL, eperm, 0, number) for number in calls.refused),
         (EQUAL, enosys, 0, calls.clone3),
-        (EQUAL, 0, allow, calls.clone),
+        (EQUAL, 1, 0, calls.clone),
+        (EQUAL, 2, allow, calls.unshare),
         (LOAD, 0, 0, _FIRST_AT),
         (_ANY_BIT, eperm, allow, _NAMESPACES),
+        (LOAD, 0, 0, _FIRST_AT),
+        (_ANY_BIT, eperm, allow, _NOT_FOR_IMAGES),
     ]
     ends = {allow: len(text), eperm: len(text) + 1, enosys: len(text) + 2}
 

@@ -1,7 +1,6 @@
 """Options of other tools that people type here, and what to use in their place.
 
-srun takes --container and ignores it where Slurm has no OCI runtime: the job would run, and not in what was
-asked for. Others it refuses without a word of what to do.
+Slurm refuses them without a word of what to do.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from dshpc_setup.errors import DshpcError, usage_error
 COMMANDS = ("srun", "sbatch", "salloc")
 
 _IMAGE = (
-    "All jobs run in the cluster's own image, which has Python 3.13.",
+    "Slurm's own option is --container=BUNDLE, a folder with an OCI bundle in it.",
     (
-        "Leave the option out.",
+        "Run a command in an image: dshpc run --image FILE -- COMMAND",
         "To put packages into the image: dshpc env add PACKAGE, then configure-environment",
     ),
 )
@@ -48,7 +47,7 @@ def refusal(command: str, option: str) -> DshpcError | None:
     """What to say of that option (`--volume=/data:/data`), None for one that is nobody's."""
     name = option.removeprefix("--").partition("=")[0]
     hint = _HINTS.get(name) if option.startswith("--") else None
-    if hint is None:
+    if hint is None or (name == "container" and command in COMMANDS):
         return None
     return usage_error(f"dshpc {command} does not take --{name}.", hint[0], *hint[1])
 

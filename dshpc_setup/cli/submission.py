@@ -66,7 +66,7 @@ _LINES = {
         "method check": Options({"--json": "json"}, {**_RESOURCES, "--dir": "dir"}),
         "run": Options(
             _SHOWN,
-            {**_RESOURCES, "--name": "name", "--env": "env", "--dir": "dir"},
+            {**_RESOURCES, "--name": "name", "--env": "env", "--image": "image", "--dir": "dir"},
             {**_INPUTS, **_TARGETS},
         ),
     }.items()
@@ -157,7 +157,7 @@ def carry_out(line: Line) -> int:
     runtime, project = here.runtime, here.project
     is_check = line.command == "method check"
     dry = line.asked.dry_run or is_check
-    incoming = Incoming(here.work, here.owner, dry, here.prepare, here.also)
+    incoming = Incoming(here.work, here.owner, dry, here.prepare, here.also, here.runtime)
     if is_check:
         request, missing = request_building.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)

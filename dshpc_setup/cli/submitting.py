@@ -164,6 +164,7 @@ def method_check(
         "dshpc run --gpus 1 --wait -- python3 train.py --epochs 3",
         "dshpc run --gpu-memory 40GB --memory 16G --time 2h -- python3 train.py",
         "dshpc run --env . --wait -- python train.py",
+        "dshpc run --image pytorch.tar --gpus 1 --wait -- python3 train.py",
         "dshpc run --input data.csv -- sh -c 'wc -l < \"$INPUT_FILE\"'",
     ),
 )
@@ -180,6 +181,14 @@ def run(
         str | None,
         typer.Option(
             "--env", metavar="FOLDER", help="Run it with the packages that a folder declares."
+        ),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image",
+            metavar="FILE|NAME",
+            help="Run it in an image: an OCI or Docker archive, a SIF, a name that the engine has.",
         ),
     ] = None,
     input: _Inputs = None,  # noqa: A002
@@ -205,6 +214,6 @@ def run(
         name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
         gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory, time=time, shards=shards,
         nodes=nodes, partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
-        env=env,
+        env=env, image=image,
     )  # fmt: skip
     finish(carry_out(Line("run", asked, dir, wait, json_output)))

@@ -177,7 +177,9 @@ def _submitted(
     from dshpc_setup.methods import store
     from dshpc_setup.workflows import check, fingerprint, request_building
 
-    where = request_building.Where(here.project, here.work, here.owner, here.prepare, here.also)
+    where = request_building.Where(
+        here.project, here.work, here.owner, here.prepare, here.also, here.runtime
+    )
     folders = store.folders(Path(where.project))
     found = check.load(check.Place(file.absolute(), folders, where.work))
     prints = fingerprint.prints(found)

@@ -16,7 +16,10 @@ from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.slurm.paths import Paths
 
 _MOST_BYTES = 4 << 20
-_TASK_PLACE = "/usr/local/lib/dshpc/task-place.conf"
+_BESIDE = {
+    "plugstack.conf": "/usr/local/lib/dshpc/task-place.conf",
+    "oci.conf": "/usr/local/lib/dshpc/oci.conf",
+}
 USERS_MAY_OWN = ("slurm.conf", "gres.conf", "cgroup.conf")
 
 
@@ -132,7 +135,8 @@ def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
     """All files of one configuration in a new folder, and beside them links to what is no text of it.
 
     That of the key bears the name by which Slurm reads what the file holds: a set of keys, or one key.
-    That of the plugin is read where a slurm.conf of the user's has no PlugStackConfig.
+    That of the plugin is read where a slurm.conf of the user's has no PlugStackConfig; oci.conf says how jobs
+    get into images.
     """
     try:
         if os.path.lexists(folder):
@@ -143,7 +147,8 @@ def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
         for name, text in texts.items():
             replace_text(f"{folder}/{name}", text, sync=False)
         os.symlink(key, f"{folder}/{_key_name(key)}")
-        os.symlink(_TASK_PLACE, f"{folder}/plugstack.conf")
+        for name, place in _BESIDE.items():
+            os.symlink(place, f"{folder}/{name}")
     except OSError as error:
         raise cannot_write(folder, error) from None
 

@@ -183,7 +183,7 @@ def _restart_watchers(run: Run) -> None:
 
 def _texts_in_force(paths: Paths) -> dict[str, str]:
     """What /etc/slurm holds, less the key, the plugins and what is made of the rest."""
-    other = ("slurm.key", "slurm.jwks", "plugstack.conf", ASK)
+    other = ("slurm.key", "slurm.jwks", "plugstack.conf", "oci.conf", ASK)
     folder = paths.etc_slurm
     found = {
         name: config.read_file(f"{folder}/{name}")

@@ -247,7 +247,9 @@ class LiveSource:
         return store.find(store.folders(self.project.folder), name)
 
     def submit(self, asked: CommandLine) -> dict[str, Any]:
-        incoming = Incoming(self.work, self.owner, asked.dry_run, self.prepare)
+        incoming = Incoming(
+            self.work, self.owner, asked.dry_run, self.prepare, runtime=self.project.runtime()
+        )
         try:
             request = (
                 request_building.of_command(asked, incoming)
@@ -260,7 +262,9 @@ class LiveSource:
         return self._handed("submit", request)
 
     def check(self, asked: CommandLine) -> dict[str, Any]:
-        incoming = Incoming(self.work, self.owner, True, self.prepare)
+        incoming = Incoming(
+            self.work, self.owner, True, self.prepare, runtime=self.project.runtime()
+        )
         request, missing = request_building.to_check(asked, str(self.project.folder), incoming)
         told = self._handed("check", request)
         return {**told, "notes": [*told["notes"], *missing]}

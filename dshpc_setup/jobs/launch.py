@@ -80,6 +80,15 @@ def main() -> int:
                 "Submit it again: it is made anew then."
             )
             return run.not_started(why, NOT_RUN, time.time())
+    if image := request.get("image"):
+        try:
+            environments.hold(str(image))
+        except OSError as error:
+            why = (
+                f"its image {image} is not there any more: {error.strerror}. "
+                "Submit it again: it is unpacked anew then."
+            )
+            return run.not_started(why, NOT_RUN, time.time())
     where = str(request.get("cwd") or variables["JOB_WORKSPACE"])
     try:
         os.chdir(where)
@@ -127,12 +136,19 @@ def words(request: Mapping[str, Any], environ: MutableMapping[str, str]) -> list
     if not argv:
         raise ValueError("it names no program")
     resources = request["resources"]
-    if max(resources.get("tasks") or 1, resources.get("nodes") or 1) == 1:
+    tasks = max(resources.get("tasks") or 1, resources.get("nodes") or 1)
+    if image := request.get("image"):
+        from dshpc_setup.jobs import images
+
+        argv = images.argv(str(image), argv, tasks=tasks)
+    elif tasks > 1:
+        argv = ["srun", "--", *argv]
+    if tasks == 1:
         return argv
     # srun no longer takes a job's CPUs per task over (release notes of 22.05)
     if "SLURM_CPUS_PER_TASK" in environ:
         environ.setdefault("SRUN_CPUS_PER_TASK", environ["SLURM_CPUS_PER_TASK"])
-    return ["srun", "--", *argv]
+    return argv
 
 
 def keep_before(at: OwnWorkspace, task: int | None) -> None:
@@ -147,6 +163,7 @@ class _Run:
 
     def __init__(self, at: OwnWorkspace, task: int | None, argv: list[str]) -> None:
         self.at, self.task, self.argv = at, task, argv
+        self.by_srun = argv[0] == "srun" and "--" in argv[1:3]
         self.child = 0
         self.told: list[str] = []  # signals that came to us
         self.due: list[int] = []  # those that its program may have to be handed
@@ -232,7 +249,7 @@ class _Run:
             "exit_code": code,
             "signal": killed,
             # Of several tasks the program that we waited for is srun
-            "max_rss_mib": None if self.argv[:2] == ["srun", "--"] else -(-max_rss_kib // 1024),
+            "max_rss_mib": None if self.by_srun else -(-max_rss_kib // 1024),
             "out_of_memory": None if found is None else found.of,
             "out_of_memory_line": None if found is None else found.line,
         }

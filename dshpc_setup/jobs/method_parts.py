@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import resources as shipped
-from dshpc_setup.jobs import environments
+from dshpc_setup.jobs import environments, images
 from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.methods import store
 from dshpc_setup.methods.model import Method, Value
@@ -32,6 +32,14 @@ def argv(method: Method, folder: str) -> tuple[str, ...]:
 def environment(method: Method, incoming: Incoming) -> str | None:
     """The venv that it runs in, made where it is not there yet; None where it declares none."""
     return environments.ready(str(method.folder / method.env), incoming) if method.env else None
+
+
+def image(method: Method, incoming: Incoming) -> str | None:
+    """The image that it runs in, unpacked where it is not yet; None where it names none."""
+    if not method.image:
+        return None
+    beside = method.folder / method.image
+    return images.ready(str(beside) if beside.exists() else method.image, incoming)
 
 
 def with_files(method: Method, given: Mapping[str, Value], incoming: Incoming) -> dict[str, Value]:

@@ -41,6 +41,7 @@ class Request:
     incoming: str | None = None  # a folder in `work` with copies of inputs from elsewhere
     method_dir: str | None = None
     environment: str | None = None  # the venv that it runs in, as `environments` has made it
+    image: str | None = None  # the bundle that it runs in, as `images` has unpacked it
     requires: Mapping[str, str] = field(default_factory=dict)  # method -> workspace of its result
     dependency: str | None = None
     targets: tuple[tuple[str, ...], ...] = ()

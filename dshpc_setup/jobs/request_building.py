@@ -11,7 +11,7 @@ from typing import Any
 
 from dshpc_setup.documents.document import Problem
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import environments, method_parts, records
+from dshpc_setup.jobs import environments, images, method_parts, records
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.results import ended_well
@@ -49,6 +49,7 @@ class CommandLine:
     targets: tuple[str, ...] = ()
     no_wait: bool = False
     env: str | None = None
+    image: str | None = None
 
 
 def of_method(asked: CommandLine, project: str, incoming: Incoming) -> Request:
@@ -96,6 +97,7 @@ def _method(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Metho
         argv=method_parts.argv(found, folder),
         method_dir=folder,
         environment=method_parts.environment(found, incoming),
+        image=method_parts.image(found, incoming),
     )
     return found, request
 
@@ -110,6 +112,12 @@ def of_command(asked: CommandLine, incoming: Incoming) -> Request:
         )
     for word in asked.command:
         _check_text(word)
+    if asked.env is not None and asked.image is not None:
+        raise usage_error(
+            "--env and --image exclude each other.",
+            "An environment is made for the Python of the cluster's own image.",
+            "Leave one of them out.",
+        )
     name = asked.name or os.path.basename(asked.command[0]) or "job"
     _check_text(name)
     request = _request(asked, Resources(), incoming.work)
@@ -118,6 +126,7 @@ def of_command(asked: CommandLine, incoming: Incoming) -> Request:
         request, kind="command", name=name, argv=asked.command, inputs=inputs,
         incoming=incoming.folder, cwd=_cwd(asked.command, incoming),
         environment=None if asked.env is None else environments.ready(asked.env, incoming),
+        image=None if asked.image is None else images.ready(asked.image, incoming),
     )  # fmt: skip
 
 

@@ -7,9 +7,10 @@ moves them into one. They are the user's alone, as the workspace is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import (
@@ -29,13 +30,15 @@ from dshpc_setup.jobs.workspace_folders import room_for_writing
 class Incoming:
     """`folder` is made with the first copy; with `dry`, nothing is. `owner` (uid, gid) where we are
     root for somebody else. `prepare` has the cluster make the user's folder, where we may not. `also`:
-    folders that jobs see beside the work folder."""
+    folders that jobs see beside the work folder. `runtime`: what the cluster's runtime.json says, for
+    images."""
 
     work: str
     owner: tuple[int, int] | None = None
     dry: bool = False
     prepare: Callable[[], None] | None = None
     also: tuple[str, ...] = ()
+    runtime: Mapping[str, Any] = field(default_factory=dict)
     folder: str | None = None
     _copies: dict[str, str] = field(default_factory=dict)
     _held: int | None = None  # the folder, open until this process ends or removes it

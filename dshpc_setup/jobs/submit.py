@@ -115,6 +115,10 @@ def submit(
     made = [] if made is None else made
     clock = Clock(time.time(), asked.utc_offset_s)
     _check_array(asked, has)
+    if asked.image is not None:
+        from dshpc_setup.jobs import images
+
+        images.check_node()
     jobs = choosing.planned(machine, asked, has, clock)
     no_wait = asked.if_busy == "refuse"
     if no_wait:

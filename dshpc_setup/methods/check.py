@@ -175,6 +175,7 @@ def _method(value: dict[str, Any], folder: Path) -> Method:
         resources=_resources(value.get("resources", {})),
         requires=tuple(value.get("requires", ())),
         env=value.get("env", ""),
+        image=value.get("image", ""),
     )
 
 

@@ -107,6 +107,8 @@ def lines(method: Method, called: str | None = None) -> Iterator[str]:
     yield f"  Needs     {needs(method.resources)}"
     if method.env:
         yield f"  Packages  those that its folder {one_line(method.env)} declares"
+    if method.image:
+        yield f"  Image     {one_line(method.image)}"
     if method.requires:
         yield f"  Requires  the results of {', '.join(method.requires)}"
     if method.input_modes:

@@ -66,6 +66,9 @@ class Method:
     resources: Resources = field(default_factory=Resources)
     requires: tuple[str, ...] = ()  # methods whose last good result it reads
     env: str = ""  # a folder in `folder` that declares its environment; "": the image's own
+    image: str = (
+        ""  # one that it runs in: a file in `folder` or elsewhere, or a name; "": the cluster's own
+    )
 
     @property
     def script(self) -> Path:

@@ -241,6 +241,14 @@ SCHEMA: Schema = {
                 pattern=rf"^[^/\u0000][^\u0000]*{_END}",
                 maxLength=1024,
             ),
+            "image": _text(
+                "An image that it runs in: a file or folder (OCI archive, docker save, SIF), relative to the "
+                "folder of this file or absolute, or a name that the engine has. Without it: the "
+                "cluster's own.",
+                "pytorch.tar",
+                pattern=rf"^[^-\u0000][^\u0000]*{_END}",
+                maxLength=1024,
+            ),
             "requires": {
                 "description": "Methods whose last good result it reads (REQUIRES_FILE).",
                 "type": "array",

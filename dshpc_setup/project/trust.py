@@ -186,7 +186,8 @@ def read(folder: str, names: Sequence[str], owners: Collection[int]) -> bytes | 
 
 
 def usable(text: bytes | None) -> dict[str, Any]:
-    """What runtime.json says that can be meant: names of a container and of a cluster, paths."""
+    """What runtime.json says that can be meant: names of a container and of a cluster, paths, and whether
+    jobs may run in images."""
     from dshpc_setup.documents import foreign
 
     try:
@@ -204,8 +205,13 @@ def usable(text: bytes | None) -> dict[str, Any]:
         "homes": _are_paths,
         "mounts": _are_paths,
         "cache": _is_path,
+        "images": _is_true,
     }
     return {name: value[name] for name, right in known.items() if right(value.get(name))}
+
+
+def _is_true(value: object) -> bool:
+    return value is True
 
 
 def _is_engine(value: object) -> bool:

@@ -15,6 +15,9 @@ from dshpc_setup.facts import Engine
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.render import seccomp
 
+_OWN_ROOT = "SETFCAP"
+"""Without it the kernel gives root's own jobs no root in a namespace of theirs (Linux 5.12); users need
+nothing."""
 BACK_TO_DEFAULT = Fix(
     "Or keep the default tier", "dshpc config set isolation default", step="alternative"
 )
@@ -29,8 +32,10 @@ class Rights:
     seccomp: str = ""  # the text of a profile of ours; "": the engine's own
 
 
-def rights(isolation: str, engine: Engine, *, profiling: bool = False) -> Rights:
-    """Nothing for `default`.
+def rights(
+    isolation: str, engine: Engine, *, images: bool = False, profiling: bool = False
+) -> Rights:
+    """Nothing for `default`, unless jobs may run in `images`.
 
     The engine mounts a container's control groups read-only, and only SYS_ADMIN may change that and
     write device rules: `devices.deny` (version 1), a BPF program (version 2). Docker's AppArmor profile
@@ -41,9 +46,12 @@ def rights(isolation: str, engine: Engine, *, profiling: bool = False) -> Rights
     without seccomp refuses any.
     No key `cgroup:` is written: the engine shows a container its own groups alone in both versions, and
     docker-compose 1.x does not know that key.
+    The built-in engine lets jobs into images by itself (builtin/refused_calls.py).
     """
     if isolation == "default":
-        return Rights()
+        if engine.kind == "builtin":
+            return Rights((_OWN_ROOT,))
+        return _of_images(engine, profiling=profiling) if images else Rights()
     options = {"apparmor": "apparmor=unconfined", "selinux": "label=disable"}
     return Rights(
         ("SYS_ADMIN",),
@@ -54,8 +62,27 @@ def rights(isolation: str, engine: Engine, *, profiling: bool = False) -> Rights
     )
 
 
-def refusal(engine: Engine, plan: ClusterPlan) -> DshpcError | None:
-    """Why the tier `enforced` cannot be had on this machine, as far as can be told from outside."""
+def _of_images(engine: Engine, *, profiling: bool) -> Rights:
+    """A namespace of users and one of mounts: AppArmor's profile refuses every mount, in a namespace too."""
+    return Rights(
+        (_OWN_ROOT,),
+        ("apparmor=unconfined",) if _has(engine, "apparmor") else (),
+        seccomp.for_images(profiling=profiling) if _has(engine, "seccomp") else "",
+    )
+
+
+def refusal(engine: Engine, plan: ClusterPlan, *, images: bool = False) -> DshpcError | None:
+    """Why the tier `enforced` cannot be had on this machine, as far as can be told from outside;
+    `images`: jobs are to run in images."""
+    if images:
+        return DshpcError(
+            "The settings isolation = enforced and containers = on exclude each other.",
+            "The one refuses jobs every namespace, the other needs one for each job in an image.",
+            (
+                Fix("Keep the one", "dshpc config set containers off"),
+                Fix("Or the other", "dshpc config set isolation default", step="alternative"),
+            ),
+        )
     return _of_engine(engine) or _of_gpus(plan)
 
 

@@ -1,4 +1,5 @@
-"""The seccomp profile of a container in the isolation tier `enforced`, as the engine reads it. Pure.
+"""The seccomp profiles of a container in the isolation tier `enforced`, and of one whose jobs run in images
+(`containers: on`), as the engine reads them. Pure.
 
 An engine's own profile opens all that SYS_ADMIN may do as soon as a container has that capability, and to
 every process of it: `unshare -Ur` then gives a job of a user all capabilities in a namespace. This one is
@@ -8,6 +9,10 @@ writes device rules in version 2 of control groups.
 
 What Slurm's node daemon and with it every job may call of this once the start is over is less still: see
 container/confined.py.
+
+The profile for images opens, to every process, a namespace of users with one of mounts, and what is
+mounted in
+it: see oci/runtime.py. No other kind of namespace, and so nothing of networks, control groups or /proc.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import json
 from typing import Any
 
 _CLONE_NEW = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_OF_IMAGES = 0x10000000 | 0x20000  # CLONE_NEWUSER, CLONE_NEWNS
 _REMOUNT_BIND = 0x20 | 0x1000  # MS_REMOUNT, MS_BIND
 _PROG_LOAD, _PROG_ATTACH = 5, 8  # linux/bpf.h
 _VSOCK = 40  # AF_VSOCK: reaches the host of a virtual machine
@@ -99,20 +105,36 @@ _ARCHITECTURES = (
 
 def profile(cgroup_version: int | None, *, profiling: bool = False) -> str:
     """The text of the profile; `cgroup_version` None: not known, `profiling`: for AMD's tools."""
+    rules = [_allow(["mount"], (3, _REMOUNT_BIND, "MASKED_EQ", _REMOUNT_BIND))]
+    if cgroup_version != 1:
+        rules += (_allow(["bpf"], (0, order, "EQ")) for order in (_PROG_LOAD, _PROG_ATTACH))
+    return _text(rules, profiling=profiling)
+
+
+def for_images(*, profiling: bool = False) -> str:
+    """The text of the profile for jobs in images; `profiling`: for AMD's tools."""
+    others = 0xFFFFFFFF & ~_OF_IMAGES
+    rules = [
+        _allow(["unshare"], (0, others, "MASKED_EQ", 0)),
+        _allow(["chroot", "mount", "pivot_root", "umount2"]),
+    ]
+    return _text(rules, profiling=profiling)
+
+
+def _text(more: list[dict[str, Any]], *, profiling: bool) -> str:
+    """With what every container's programs need, and these rules."""
     names = sorted({name for text in _ALLOWED for name in text.split()})
     rules = [
         _allow(names),
         _allow(["socket"], (0, _VSOCK, "NE")),
         *(_allow(["personality"], (0, value, "EQ")) for value in _PERSONALITIES),
         _allow(["clone"], (0, _CLONE_NEW, "MASKED_EQ", 0)),
-        _allow(["mount"], (3, _REMOUNT_BIND, "MASKED_EQ", _REMOUNT_BIND)),
+        *more,
     ]
-    if cgroup_version != 1:
-        rules += (_allow(["bpf"], (0, order, "EQ")) for order in (_PROG_LOAD, _PROG_ATTACH))
     if profiling:
         rules += [
             _allow(["kcmp", "perf_event_open", "pidfd_getfd", "process_madvise"]),
-            *(_allow(["personality"], (0, _NO_RANDOMIZE | more, "EQ")) for more in (0, 0x20000)),
+            *(_allow(["personality"], (0, _NO_RANDOMIZE | flag, "EQ")) for flag in (0, 0x20000)),
         ]
     refused = {"names": _TOO_NEW.split(), "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS}
     value = {

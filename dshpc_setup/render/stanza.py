@@ -167,7 +167,8 @@ def compose_file(
     """
     refused = None
     if settings.isolation == "enforced":
-        refused = isolation.refusal(facts.engine, plan)
+        images = settings.containers == "on"
+        refused = isolation.refusal(facts.engine, plan, images=images)
     if refused is not None:
         raise refused
     profiling = settings.amd_profiling == "yes"
@@ -176,7 +177,9 @@ def compose_file(
         facts.engine.compose.version if facts.engine.compose else None,
         profiling=profiling,
     )
-    rights = isolation.rights(settings.isolation, facts.engine, profiling=profiling)
+    rights = isolation.rights(
+        settings.isolation, facts.engine, images=settings.containers == "on", profiling=profiling
+    )
     rights = _unlabelled(rights, settings, facts)
     if rights.seccomp:
         gpu = with_profile(gpu)

@@ -94,6 +94,9 @@ class Settings:
     gpu_sharing: str = "none"  # none | shard:N | mps
     gres_type: str = "model"  # model | index
     isolation: str = "default"  # default | enforced
+    containers: str = (
+        "off"  # off | on: whether jobs may run in images, where that takes more rights
+    )
     slurm_conf_extra: str = ""
     reserve_mib: int | None = None
     shm_size: str = "1g"

@@ -167,6 +167,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "containers",
+        "off",
+        "on: jobs may run in images of their own (dshpc run --image), for which the container gets more "
+        "rights; with --engine builtin they may in any case.",
+        texts.choice("off", "on"),
+        "WHETHER",
+    ),
+    Declaration(
         "slurm_conf_extra",
         "",
         "Further lines for slurm.conf, such as SchedulerParameters=defer; in dshpc.yaml a text of "

@@ -106,13 +106,15 @@ def write(
         raise write_error(error, work / JOBS) from None
     make_folder(project.folder / stanza.METHODS, project.owner)
     homes = {"homes": list(settings.homes)} if settings.homes else {}
-    runtime = {
+    runtime: dict[str, object] = {
         "container": settings.container,
         "prefix": settings.prefix,
         "work": str(work),
         **homes,
         **({"mounts": [*map(folder_of, settings.mounts)]} if settings.mounts else {}),
     }
+    if settings.containers == "on" or origin.engine == BUILTIN:
+        runtime["images"] = True
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
         runtime["volumes_of"] = str(owner)
     if origin.engine in (BUILTIN, PODMAN):

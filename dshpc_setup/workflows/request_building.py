@@ -53,6 +53,7 @@ class Where:
     owner: tuple[int, int] | None = None
     prepare: Callable[[], None] | None = None  # as of Incoming
     also: tuple[str, ...] = ()
+    runtime: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ def run(
     try:
         for job in workflow.jobs:
             without = not how.copies_for(job.name)
-            incoming = Incoming(where.work, where.owner, without, where.prepare, where.also)
+            incoming = Incoming(
+                where.work, where.owner, without, where.prepare, where.also, where.runtime
+            )
             copies.append(incoming)
             request = _request(job, where, incoming, prints.of[job.name])
             jobs.append({
@@ -129,6 +132,7 @@ def _request(job: Job, where: Where, incoming: Incoming, fingerprint: str | None
         incoming=incoming.folder,
         method_dir=folder,
         environment=method_parts.environment(method, incoming) if method else None,
+        image=method_parts.image(method, incoming) if method else None,
         fingerprint=fingerprint,
         utc_offset_s=time.localtime().tm_gmtoff,
     )

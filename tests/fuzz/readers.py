@@ -6,13 +6,16 @@ printed where people see it, and has to be printable.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import IO
 
 from dshpc_setup import settings
 from dshpc_setup.builtin_client.failing import ClientError
@@ -40,6 +43,8 @@ from dshpc_setup.jobs import (
 from dshpc_setup.observed import stored
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import Observed
+from dshpc_setup.oci import reading
+from dshpc_setup.oci.model import ImageError
 from dshpc_setup.podman_client import about, service
 from dshpc_setup.probes import engine_files
 from dshpc_setup.render import gpu_part
@@ -213,7 +218,40 @@ _PODMAN = {
 _USAGE = (ValueError,)
 _SAID = (DshpcError,)
 
+
+class _Layout:
+    """An image whose parts are all the same text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.encode(errors="replace")
+
+    def has(self, name: str) -> bool:
+        return name == "index.json"
+
+    def size(self, name: str) -> int:
+        return len(self._text)
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        yield io.BytesIO(self._text)
+
+
+_IMAGE = {
+    "schemaVersion": 2,
+    "os": "linux",
+    "architecture": "amd64",
+    "config": {"digest": f"sha256:{'0' * 64}", "Env": ["A=b"], "Cmd": ["sh"], "WorkingDir": "/"},
+    "layers": [{"digest": f"sha256:{'1' * 64}", "mediaType": "tar"}],
+    "rootfs": {"diff_ids": [f"sha256:{'2' * 64}"]},
+}
+
 READERS = (
+    Reader(
+        "an image",
+        _quiet(lambda text: reading.image(_Layout(text), "x86_64")),
+        json.dumps(_IMAGE),
+        (ImageError,),
+    ),
     Reader("a workflow's request", _quiet(request_building.from_json), json.dumps(_WORKFLOW), _SAID),
     Reader("a start report", _status, json.dumps(_START)),
     Reader("squeue's jobs", _jobs, json.dumps(_SQUEUE), _USAGE),

@@ -271,7 +271,9 @@ def test_a_tree_without_an_end_keeps_no_container_from_starting(own: Own) -> Non
 @pytest.mark.parametrize("own", ["root"], indirect=True)
 def test_root_of_a_container_has_no_way_to_the_machine(own: Own) -> None:
     with own.up("walls", *FOREVER):
-        for words in (["unshare", "-U", "true"], ["unshare", "-m", "true"], ["keyctl", "x"]):
+        kinds = ("-n", "-C", "-i", "-u")  # of users alone, and with mounts, one is made for images
+        made = [["unshare", "-U", kind, "true"] for kind in kinds]
+        for words in (*made, ["unshare", "-m", "true"], ["keyctl", "x"]):
             code, _, err, _ = own.inside("walls", *words)
             assert code != 0
             assert words[0] == "keyctl" or "Operation not permitted" in err

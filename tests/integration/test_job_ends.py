@@ -120,13 +120,16 @@ def test_an_srun_inside_a_step_says_that_it_waits(standard: Cluster, own: Path) 
 
 
 def test_a_container_that_a_script_asks_for_is_refused(standard: Cluster, own: Path) -> None:
-    """Slurm takes it and runs the job without."""
+    """Its container has not the rights for it: the setting containers is off."""
     script = "#!/bin/sh\n#SBATCH --container=/x\ntrue\n"
     (own / "job.sh").write_text(script)
     said = as_user(UID, "dshpc", "sbatch", "job.sh", cwd=own)
-    assert (said.code, said.stdout) == (64, "")
-    assert "Line 2 of job.sh" in said.stderr
+    assert (said.code, said.stdout) == (1, "")
+    assert "dshpc config set containers on" in said.stderr
     typed = ["sh", "-c", f"cd / && printf '%s' '{script}' | sbatch"]
     told = run(["docker", "exec", standard.container, *typed])
     assert (told.code != 0, told.stdout) == (True, ""), told
-    assert "--container would come to nothing" in told.stderr
+    assert "dshpc config set containers on" in told.stderr
+    image = as_user(UID, "dshpc", "run", "--image", "job.sh", "--", "true", cwd=own)
+    assert (image.code, image.stdout) == (2, "")
+    assert "dshpc config set containers on" in image.stderr

@@ -24,17 +24,17 @@ def test_of_our_own_commands(
         named = " ".join(command[: 1 if command == ["run"] else 2])
         assert said.startswith(f"dshpc: dshpc {named} does not take {option}.")
         assert "What to do:" in said
-        assert ("--work DIR" if option == "--volume" else "dshpc env add") in said
+        assert ("--work DIR" if option == "--volume" else "dshpc run --image") in said
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("srun", ["--container=x", "hostname"]),
+        ("srun", ["--container-id=x", "hostname"]),
         ("srun", ["-n", "2", "--gres", "gpu:1", "--volume", "/a:/b", "hostname"]),
         ("srun", ["--pty", "--exclusive", "-lu", "--runtime=nvidia", "bash"]),
         ("salloc", ["--no-shell", "--container-image", "x"]),
-        ("sbatch", ["--parsable", "--container", "x", "job.sh"]),
+        ("sbatch", ["--parsable", "--image", "x", "job.sh"]),
         ("sbatch", ["-W", "--mount=type=bind", "job.sh"]),
     ],
 )
@@ -60,6 +60,7 @@ def test_of_slurms_commands(
         ("salloc", ["--gpus", "1", "docker", "--volume=a"]),
         ("srun", ["--comment", "--volume", "a"]),
         ("srun", ["--contiguous", "--mem=1", "a"]),
+        ("srun", ["--container=/bundle", "a"]),
     ],
 )
 def test_what_the_program_takes_is_its_own(command: str, words: list[str]) -> None:
@@ -76,7 +77,8 @@ echo begun
 
 
 @pytest.mark.parametrize(
-    "option", ["--container=/x", '--comment="a b" --container /x', "--volume=/a:/b", "--image x"]
+    "option",
+    ["--container-image=/x", '--comment="a b" --container-name /x', "--volume=/a:/b", "--image x"],
 )
 def test_of_a_script(
     option: str,
@@ -95,9 +97,11 @@ def test_of_a_script(
         other_tools.check("sbatch", ["--", "job.sh"])
 
 
-@pytest.mark.parametrize("option", ["# --container=/x", "--job-name=a'b", '--comment "--container'])
+@pytest.mark.parametrize(
+    "option", ["# --image=/x", "--job-name=a'b", '--comment "--image', "--container=/x"]
+)
 def test_what_sbatch_does_not_read_of_a_script_is_no_option(option: str, tmp_path: Path) -> None:
-    (tmp_path / "job.sh").write_text(_SCRIPT.format(option, "--container=/x"))
+    (tmp_path / "job.sh").write_text(_SCRIPT.format(option, "--image=/x"))
     other_tools.check("sbatch", [str(tmp_path / "job.sh")])
     other_tools.check("srun", [str(tmp_path / "job.sh")])
     os.mkfifo(tmp_path / "pipe")

@@ -24,6 +24,7 @@ OTHERS = {
     "slurm_ports": "20000,20001", "listen": "192.0.2.7", "srun_ports": "50000-50200",
     "work": "data", "workspace_access": "group", "partition": "long", "partitions": "short=1:00:00,week",
     "gpu_sharing": "shard:4", "gres_type": "index", "isolation": "enforced",
+    "containers": "on",
     "slurm_conf_extra": 'KillWait=60\nSchedulerParameters="defer"\nPartitionName=p2 Nodes=ALL MaxTime=5',
     "reserve_mib": "2000", "shm_size": "2g", "pids_limit": "4000", "log_size": "10m",
     "array_limit": "500", "job_limit": "600", "longest_wait": "2h", "clean_after": "1d",

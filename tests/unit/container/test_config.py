@@ -82,7 +82,7 @@ def test_all_files_are_swapped_in_one_step(paths: Paths, tmp_path: Path) -> None
         config.write_set(folder, dict.fromkeys(OURS, number), paths.key)
         config.activate(paths, folder)
         seen = {path.name: path for path in (tmp_path / "etc/slurm").iterdir()}
-        assert set(seen) == {*OURS, "slurm.key", "plugstack.conf"}
+        assert set(seen) == {*OURS, "slurm.key", "plugstack.conf", "oci.conf"}
         assert {seen[name].read_text() for name in OURS} == {number}
     assert (tmp_path / "etc/slurm").is_symlink()
     assert [path.name for path in (tmp_path / "etc").iterdir()] == ["slurm"]
@@ -99,7 +99,12 @@ def test_the_key_is_linked_under_the_name_of_what_it_is(
     key.write_bytes(content)
     folder = f"{paths.run}/conf.1"
     config.write_set(folder, OURS, str(key))
-    assert {path.name for path in Path(folder).iterdir()} == {*OURS, name, "plugstack.conf"}
+    assert {path.name for path in Path(folder).iterdir()} == {
+        *OURS,
+        name,
+        "plugstack.conf",
+        "oci.conf",
+    }
     assert (Path(folder) / name).readlink() == key
 
 

@@ -232,3 +232,25 @@ def test_slurm_of_the_enforced_tier_constrains_all_three() -> None:
     assert cgroup["IgnoreSystemd"] == "no"
     for name in ("Devices", "Cores", "RAMSpace", "SwapSpace"):
         assert cgroup[f"Constrain{name}"] == "yes"
+
+
+# --- images ------------------------------------------------------------------------------------
+
+
+def test_jobs_in_images_need_two_namespaces_and_a_capability() -> None:
+    engine = replace(ENGINE, security_options=("name=apparmor", SECCOMP))
+    found = service(engine, containers="on")
+    assert found["cap_add"][-2:] == ["SETUID", "SETFCAP"]
+    name = seccomp.file_name(seccomp.for_images())
+    assert found["security_opt"] == [
+        "no-new-privileges:true",
+        "apparmor=unconfined",
+        f"seccomp=/home/ada/lab/.dshpc/{name}",
+    ]
+    own = rights("default", replace(ENGINE, kind="builtin"))
+    assert own == Rights(("SETFCAP",)), "its own filter lets jobs into images"
+
+
+def test_images_and_enforced_exclude_each_other() -> None:
+    with pytest.raises(DshpcError, match="exclude each other"):
+        service(ENGINE, containers="on", isolation="enforced")

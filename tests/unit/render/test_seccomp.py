@@ -96,3 +96,19 @@ def test_another_text_has_another_name() -> None:
     one, other = seccomp.profile(1), seccomp.profile(2)
     assert seccomp.file_name(one) != seccomp.file_name(other)
     assert seccomp.file_name(one) == seccomp.file_name(seccomp.profile(1))
+
+
+IMAGES = json.loads(seccomp.for_images())
+
+
+def test_for_images_namespaces_of_users_and_mounts_alone() -> None:
+    for flags in (NEW_USER, NEW_NS, NEW_USER | NEW_NS):
+        assert verdict(IMAGES, "unshare", flags) == ALLOW
+        assert verdict(IMAGES, "clone", flags | SIGCHLD) == EPERM
+        for other in (0x02000000, 0x04000000, 0x08000000, 0x20000000, 0x40000000):
+            assert verdict(IMAGES, "unshare", flags | other) == EPERM
+    for name in ("mount", "umount2", "pivot_root", "chroot"):
+        assert verdict(IMAGES, name, 0, 0, 0, 0) == ALLOW
+    for name in ("setns", "bpf", "keyctl", "open_by_handle_at", "userfaultfd", "io_uring_setup"):
+        assert verdict(IMAGES, name, 0) == EPERM
+    assert verdict(IMAGES, "clone3") == verdict(IMAGES, "move_mount") == ENOSYS

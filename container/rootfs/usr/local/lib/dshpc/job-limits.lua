@@ -50,16 +50,32 @@ local function tell_of_mail()
    end
 end
 
--- Slurm ignores these where it has no OCI runtime. `dshpc` refuses them on a command line and in a script's
--- file before (cli/other_tools.py); here come a script of stdin, and what is typed in the container.
+local function images_are_possible()
+   local done = os.execute("exec /usr/local/lib/dshpc/image-run --try")
+   return done == true or done == 0 -- as Lua has it since 5.2, and before
+end
+
+-- A job in an image that would not begin is told before it is queued (`dshpc run --image` does so itself).
 local function has_own_image(options)
-   for _, name in ipairs({ "container", "container-id" }) do
-      if (options[name] or "") ~= "" then
-         slurm.log_error("%s", ("nothing was submitted, for all jobs run in the cluster's own image and --%s would come to nothing. Leave it out. To put packages into the image, on the host: dshpc env add PACKAGE, then configure-environment"):format(name))
-         return false
+   local bundle, why = options["container"] or "", nil
+   if (options["container-id"] or "") ~= "" then
+      why = "--container-id means something to other runtimes, and nothing here. Leave it out"
+   elseif bundle ~= "" and not images_are_possible() then
+      why = "jobs may not run in images on this cluster. On the host: dshpc config set containers on, then configure-environment"
+   elseif bundle:find("'", 1, true) then
+      why = "the path of a bundle may hold no apostrophe"
+   elseif bundle:sub(1, 1) == "/" then
+      local file = io.open(bundle .. "/config.json")
+      if file then
+         file:close()
+      else
+         why = ("%s is no OCI bundle: there is no config.json in it that you may read. For an image's file: dshpc run --image FILE -- COMMAND"):format(bundle)
       end
    end
-   return true
+   if why then
+      slurm.log_error("%s", "nothing was submitted: " .. why)
+   end
+   return why == nil
 end
 
 -- A step has all that its job has, but for one with --exact or --overlap: an srun in it waits for its end, and

@@ -1,0 +1,288 @@
+"""Images that nobody vouches for: read, laid out layer by layer, and never beyond the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.oci import bundle, runtime, sif, words
+from dshpc_setup.oci.model import Fault, ImageError, Start
+from tests.integration import hand_images as hand
+from tests.integration.hand_images import folder, layer, link, member
+
+PC = "x86_64"
+BASE = [
+    folder("etc/"),
+    folder("usr/bin/"),
+    link("bin", "usr/bin"),
+    member("etc/old", b"old"),
+    member("etc/kept"),
+]
+
+
+def laid_out(tmp_path: Path, *layers: bytes, form: str = "docker") -> Path:
+    files = hand.docker(layers) if form == "docker" else hand.oci(layers)
+    return made(hand.archive(tmp_path / "image.tar", files), tmp_path)
+
+
+def made(image: Path, tmp_path: Path) -> Path:
+    into = tmp_path / "into"
+    into.mkdir()
+    with bundle.found(image, tmp_path, os.uname().machine) as found:
+        bundle.make(LocalMachine(), found, into)
+    return into / "rootfs"
+
+
+def fault(image: Path, tmp_path: Path) -> Fault:
+    with pytest.raises(ImageError) as caught:
+        made(image, tmp_path)
+    return caught.value.fault
+
+
+@pytest.mark.parametrize("form", ["docker", "oci"])
+def test_later_layers_count(tmp_path: Path, form: str) -> None:
+    second = layer([
+        member("etc/.wh.old"), member("bin/tool", b"new"), folder("srv/"), member("srv/x"),
+        link("kept", "etc"),
+    ])  # fmt: skip
+    third = layer(
+        [
+            member("srv/new"),
+            member("srv/.wh..wh..opq"),
+            member("kept"),
+            link("etc/kept", "/nowhere"),
+        ]
+    )
+    root = laid_out(tmp_path, layer(BASE), second, third, form=form)
+    assert not (root / "etc/old").exists()
+    assert (root / "usr/bin/tool").read_bytes() == b"new"
+    assert (root / "bin").is_symlink()
+    assert os.listdir(root / "srv") == ["new"]
+    assert (root / "kept").is_file()
+    assert os.readlink(root / "etc/kept") == "/nowhere"
+    told = json.loads((root.parent / "config.json").read_text())
+    assert told["process"]["env"] == list(hand.ENVIRONMENT)
+    assert (told["process"]["cwd"], told["process"]["args"]) == ("/etc", ["sh"])
+    assert not (root.parent / "removed").exists()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../out")],
+        [member("etc/../../out")],
+        [link("way", "../../.."), member("way/../../out")],
+        [link("way", "/file"), member("file"), member("way/x")],
+        [link("a", "b"), link("b", "a"), member("a/x")],
+    ],
+)
+def test_what_leads_out_is_refused(tmp_path: Path, members: Sequence[Any]) -> None:
+    image = hand.archive(tmp_path / "image.tar", hand.oci([layer(members)]))
+    assert fault(image, tmp_path) == "unsafe"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_to_somewhere_is_of_the_images_root(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    members = [
+        link("up", "../../../../.."),
+        member(f"up{tmp_path}/outside/x"),
+        link("all", "/"),
+        member("all/y"),
+    ]
+    root = laid_out(tmp_path, layer(members))
+    assert os.listdir(tmp_path / "outside") == []
+    assert (root / str(tmp_path / "outside/x").lstrip("/")).is_file()
+    assert (root / "y").is_file()
+
+
+_NAMES = st.sampled_from(
+    ["a", "b", "..", ".wh.a", ".wh..wh..opq", ".wh...", ".wh.", "a/b", "/a", "a/../b", "."]
+)
+_MEMBERS = st.lists(
+    st.one_of(
+        st.builds(folder, _NAMES),
+        st.builds(lambda name: member(name, b"x"), _NAMES),
+        st.builds(link, _NAMES, st.sampled_from(["/", "..", "a", "../../b", "b/..", "/a/b"])),
+    ),
+    max_size=8,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(_MEMBERS, min_size=1, max_size=3))
+def test_no_layers_reach_beyond_their_folder(tmp_path: Path, layers: list[list[Any]]) -> None:
+    top = tmp_path / os.urandom(6).hex()
+    top.mkdir()
+    try:
+        laid_out(top, *map(layer, layers))
+    except ImageError as error:
+        assert error.fault in ("unsafe", "no-image", "write", "truncated")
+    assert set(os.listdir(top)) <= {"image.tar", "into"}
+    assert set(os.listdir(tmp_path)) <= {
+        each.name for each in tmp_path.iterdir() if len(each.name) == 12
+    }
+
+
+def test_what_is_no_image(tmp_path: Path) -> None:
+    whole = hand.archive(tmp_path / "whole.tar", hand.oci([layer(BASE)]))
+    cases: dict[str, tuple[Fault, bytes]] = {
+        "text": ("no-image", b"hello, I am no image at all" * 100),
+        "empty": ("no-image", b""),
+        "other": ("no-image", layer([member("x", b"y")])),
+        "cut": ("truncated", whole.read_bytes()[:3000]),
+    }
+    for name, (wanted, data) in cases.items():
+        (tmp_path / name).write_bytes(data)
+        if (tmp_path / "into").exists():
+            (tmp_path / "into").rmdir()
+        assert fault(tmp_path / name, tmp_path) == wanted, name
+    (tmp_path / "into").rmdir()
+    assert fault(tmp_path / "none", tmp_path) == "absent"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "into").rmdir()
+    assert fault(tmp_path / "pipe", tmp_path) == "no-image"
+
+
+def test_another_processor_and_another_content(tmp_path: Path) -> None:
+    other = hand.archive(tmp_path / "other.tar", hand.oci([layer(BASE)], "m68k"))
+    assert fault(other, tmp_path) == "architecture"
+    (tmp_path / "into").rmdir()
+    wrong = f"sha256:{hashlib.sha256(b'x').hexdigest()}"
+    damaged = hand.archive(tmp_path / "damaged.tar", hand.oci([layer(BASE)], digests=[wrong]))
+    assert fault(damaged, tmp_path) == "damaged"
+
+
+def test_a_file_of_zeros_stops_before_the_disk_is_full(tmp_path: Path) -> None:
+    """Packed to a thousandth: of a hundred gigabytes no byte is written."""
+    image = hand.docker([layer([member("x")])])
+    name = next(each for each in image if each.endswith("layer.tar"))
+    info = member("zeros", size=100 << 30)[0]
+    image[name] = info.tobuf() + bytes(1024)
+    assert fault(hand.archive(tmp_path / "image.tar", image), tmp_path) in ("too-large", "no-room")
+
+
+def test_every_fault_has_words() -> None:
+    from typing import get_args
+
+    said = {words.told(ImageError(each, "w"), "x.tar", PC).brief for each in get_args(Fault)}
+    assert len(said) == len(get_args(Fault))
+
+
+# --- SIF ---------------------------------------------------------------------------------------
+
+
+def head(
+    count: int = 1,
+    at: int = 128,
+    *,
+    kind: int = 0x4004,
+    system: int = 1,
+    processor: bytes = b"02\0",
+) -> bytes:
+    extra = struct.pack("<ii3s", system, 2, processor)
+    part = struct.pack(
+        "<i?3I7q128s384s", kind, True, 1, 1, 0, 4096, 100, 100, 0, 0, 0, 0, b"", extra
+    )
+    return struct.pack(
+        "<32s10s3s3s16s8q", b"#!", b"SIF_MAGIC", b"01", processor, b"", 0, 0, 0, count, at, len(part), 0, 0
+    ) + part  # fmt: skip
+
+
+def test_where_a_sif_has_its_root() -> None:
+    assert sif.is_sif(head())
+    assert sif.partition(io.BytesIO(head()), 5000, PC) == sif.Partition(4096, 100)
+
+
+@pytest.mark.parametrize(
+    ("data", "size", "wanted"),
+    [
+        (head()[:100], 100, "truncated"),
+        (head(), 4000, "truncated"),
+        (head(at=1 << 40), 5000, "truncated"),
+        (head(count=1 << 40), 5000, "truncated"),
+        (head(kind=0x4001), 5000, "no-image"),
+        (head(system=5), 5000, "encrypted"),
+        (head(system=2), 5000, "file-system"),
+        (head(processor=b"04\0"), 5000, "architecture"),
+    ],
+)
+def test_sifs_that_are_none_for_here(data: bytes, size: int, wanted: str) -> None:
+    with pytest.raises(ImageError) as caught:
+        sif.partition(io.BytesIO(data), size, PC)
+    assert caught.value.fault == wanted
+
+
+def test_the_variables_of_a_sif_are_read_and_not_run() -> None:
+    script = 'export PATH="/a:/b"\nexport A="${A:-"x y"}"\nexport B="$(id)"\nrm -rf /\n'
+    assert sif.environment(script) == ("PATH=/a:/b", "A=x y")
+
+
+# --- the way in --------------------------------------------------------------------------------
+
+MOUNTS = "\n".join(
+    f"1 1 0:1 / {at} rw - ext4 x rw"
+    for at in (
+        "/", "/proc", "/proc/sys", "/dev", "/tmp", "/work", "/work/.dshpc", "/home", "/data\\040sets",
+        "/opt/mine", "/var/lib/dshpc/key", "/var/lib/dshpc/home", "/etc/hosts", "/usr/lib/libcuda.so.1",
+        "/config",
+    )
+)  # fmt: skip
+
+
+def test_which_folders_of_the_node_are_data() -> None:
+    wanted = ["/data sets", "/home", "/work", "/opt/mine", "/var/lib/dshpc/home"]
+    assert runtime.folders_of_data(MOUNTS, "/home/ada") == wanted
+    assert runtime.folders_of_data("", "/home/ada") == ["/home/ada"]
+    line = "1 1 0:1 / /opt/driver/libcuda.so.1 rw - ext4 x rw"
+    assert runtime.places_of_driver(line)[-1] == "/opt/driver"
+
+
+def test_the_jobs_variables_win_but_for_places() -> None:
+    job = {
+        "PATH": "/node",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "LD_LIBRARY_PATH": "/node",
+        "SHELL": "/bin/bash",
+    }
+    image = {"env": ["PATH=/image", "CUDA_VISIBLE_DEVICES=none", "NEW=1", "BROKEN"]}
+    runtime.lay_over(job, image, has_driver=True)
+    assert job == {
+        "PATH": f"/image:{runtime.DRIVER}", "CUDA_VISIBLE_DEVICES": "0", "NEW": "1",
+        "LD_LIBRARY_PATH": runtime.DRIVER,
+    }  # fmt: skip
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1)
+)
+def test_words_come_as_they_were(given_words: list[str]) -> None:
+    quoted = runtime.quoted(given_words)
+    assert "'" not in "".join(quoted)
+    assert runtime.unquoted(quoted) == given_words
+    assert runtime.unquoted(["a", "b'c"]) == ["a", "b'c"]
+
+
+def test_a_bundle_of_others(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(bundle.config(Start(), 1, 1)))
+    with pytest.raises(OSError, match="No such file"):
+        runtime.described(str(tmp_path))
+    (tmp_path / "rootfs").mkdir()
+    assert runtime.described(str(tmp_path))[0] == str(tmp_path / "rootfs")
+    for text in ("[]", "{}", '{"root": {"path": "/"}}', '{"root": {"path": 1}}'):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ValueError, match="root"):
+            runtime.described(str(tmp_path))
