@@ -251,6 +251,7 @@ def test_a_podman_that_cannot_start_a_container(user: PodmanUser) -> None:
     assert "dshpc-trial" not in user.podman("images")
 
 
+@pytest.mark.parametrize("user", ["user"], indirect=True)
 def test_several_nodes_share_the_machines_network(user: PodmanUser) -> None:
     """Jobs on a node go on while another comes or goes, and while the controller's container is killed."""
     third = f"{user.prefix}-3"
@@ -273,6 +274,7 @@ def test_several_nodes_share_the_machines_network(user: PodmanUser) -> None:
     user.dshpc("scancel", job)
 
 
+@pytest.mark.parametrize("user", ["user"], indirect=True)
 def test_it_listens_for_other_machines(user: PodmanUser) -> None:
     """At one address, in the machine's own network."""
     user.configure("--nodes", "1", "--listen", "lo", "--stop-jobs")
