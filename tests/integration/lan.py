@@ -77,7 +77,8 @@ class Member:
 
     def move(self, address: str) -> Member:
         """The same machine at another address of the network."""
-        for verb, which in (("add", address), ("del", self.address)):
+        # The first address of a network takes its others along as it goes
+        for verb, which in (("del", self.address), ("add", address)):
             run(self.argv("ip", "addr", verb, f"{which}/24", "dev", "eth0")).good()
         return replace(self, address=address)
 
