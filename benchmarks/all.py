@@ -58,7 +58,7 @@ ALL = tuple(
 QUICK = {
     "dashboard": ("--rounds", "1", "--seconds", "2"),
     "image_size": (),  # has no rounds
-    "nodes": ("--rounds", "1", "--slurmds", "4", "--jobs", "10", "--whole", "0"),
+    "nodes": ("--rounds", "1", "--slurmds", "4", "--jobs", "10", "--whole", "0", "--alone"),
     "restarts": ("--rounds", "1", "--kills", "1"),
     "sbatch": ("--rounds", "1", "--jobs", "20"),
     "throughput": ("--rounds", "1", "--jobs", "10", "--alone"),

@@ -9,7 +9,9 @@ of Slurm's that are made up, each in a process of its own, whose memory is told.
 
 --slurmds: so many real ones (300) in one container of the project's image, with files that dsHPC has
 rendered and without a proof each, registered and idle; against the same with files written by hand. Then
---jobs jobs (2,000) of `true`, one by one and as an array, on both. --whole: a cluster of so many whole nodes
+--jobs jobs (2,000) of `true`, one by one and as an array, on both; and on task-spooler (which knows no
+arrays) and HyperQueue, as `throughput.py` has them, on the machine's CPUs: printed, and no limit.
+--alone leaves these out. --whole: a cluster of so many whole nodes
 (0: none), each with its own start and proof, and one of half as many. Without a project and an image the
 real ones are left out.
 """
@@ -17,7 +19,7 @@ real ones are left out.
 from __future__ import annotations
 
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ from typing import Any
 from image_size import image_of_project
 from side_by_side import limited, parser, program
 from start import docker, removed
+from throughput import start_hyperqueue, start_spooler
 
 from dshpc_setup.machine import CommandResult
 
@@ -194,8 +197,10 @@ def one(name: str) -> int:
     if wanted not in make():
         sys.exit(f"{name}: {wanted} is not told")
     took = time.process_time()  # with the imports
-    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"s": took, "mib": mib}))
+    # getrusage(2) has the most of the process that started this one as well
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (kib,) = (int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    print(json.dumps({"s": took, "mib": kib / 1024}))
     return 0
 
 
@@ -332,6 +337,65 @@ echo "array $(date +%s.%N | awk -v b="$began" '{print $1 - b}')"
 """
 
 
+SPOOLER = """
+began=$(date +%s.%N)
+i=0
+while [ "$i" -lt "$1" ]; do
+    i=$((i + 1))
+    tsp -n true > /dev/null || exit 1
+done
+while tsp -l | grep -qE 'queued|running'; do sleep 0.1; done
+echo "one $(date +%s.%N | awk -v b="$began" '{print $1 - b}')"
+"""
+HYPERQUEUE = """
+import os, sys, time
+from hyperqueue import Job
+from hyperqueue.cluster import LocalCluster, WorkerConfig
+
+def job(count):
+    made = Job()
+    for _ in range(count):
+        made.program(["true"], stdout=None, stderr=None)
+    return made
+
+many = int(sys.argv[1])
+with LocalCluster() as cluster:
+    cluster.start_worker(WorkerConfig(cores=len(os.sched_getaffinity(0))))
+    client = cluster.client()
+    began = time.time()
+    client.wait_for_jobs([client.submit(job(1)) for _ in range(many)])
+    print("one", time.time() - began)
+    began = time.time()
+    client.wait_for_jobs([client.submit(job(many))])
+    print("array", time.time() - began)
+"""
+
+
+def others(name: str, image: str, most_jobs: int) -> None:
+    """What two other queues make of as many jobs: printed, and judged by nobody."""
+    names = f"{name}-tsp", f"{name}-hq"
+    with tempfile.TemporaryDirectory() as text, removed(*names):
+        folder = Path(text)
+        (folder / "true.py").write_text(HYPERQUEUE)
+        here = (
+            ("task-spooler", start_spooler(names[0], image, folder, len(os.sched_getaffinity(0))),
+             ("sh", "-c", SPOOLER, "sh")),
+            ("HyperQueue", start_hyperqueue(names[1], image, folder), ("python3", "/bench/true.py")),
+        )  # fmt: skip
+        for container, (title, why, command) in zip(names, here, strict=True):
+            if why is not None:
+                print(f"{title} is left out: {why}")
+                continue
+            argv = ["docker", "exec", container, *command, str(most_jobs)]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=READY_S, check=True)
+            rows = (line.split() for line in done.stdout.splitlines())
+            told = {row[0]: float(row[1]) for row in rows if len(row) == 2}
+            for how, words in (("one", "one by one"), ("array", "as one job")):
+                if how in told:
+                    rate = most_jobs / told[how]
+                    print(f"{most_jobs} jobs of true {words}, {title}: {rate:.1f} jobs/s")
+
+
 def real(name: str, image: str, slurmds: int, most_jobs: int) -> bool:
     with tempfile.TemporaryDirectory() as text, removed(f"{name}-ours", f"{name}-by-hand"):
         top = Path(text)
@@ -417,6 +481,7 @@ def main() -> int:
     asked.add_argument("--slurmds", type=int, default=300, metavar="N", help="0: none")
     asked.add_argument("--jobs", type=int, default=2000, metavar="N")
     asked.add_argument("--whole", type=int, default=20, metavar="N", help="0: none")
+    asked.add_argument("--alone", action="store_true", help="no task-spooler and no HyperQueue")
     asked.add_argument("--one", choices=MADE_UP, help=argparse_hidden())
     found = asked.parse_args()
     if found.one is not None:
@@ -425,6 +490,8 @@ def main() -> int:
     if found.slurmds:
         image = found.image or image_of_project(found.dir)
         beyond.append(real(f"{found.prefix}-nodes", image, found.slurmds, found.jobs))
+        if not found.alone:
+            others(f"{found.prefix}-nodes", image, found.jobs)
     if found.whole:
         beyond.append(whole(found.prefix, found.whole))
     return int(any(beyond))

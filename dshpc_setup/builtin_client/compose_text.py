@@ -36,16 +36,6 @@ class OneService:
         return image
 
 
-def one_service(
-    text: str, env: Mapping[str, str], known: frozenset[str], engine: str
-) -> OneService:
-    """As `services`, of a file that must have one."""
-    found = services(text, env, known, engine)
-    if len(found) != 1:
-        raise wrong("services", f"{engine} runs one service")
-    return found[0]
-
-
 def services(
     text: str, env: Mapping[str, str], known: frozenset[str], engine: str
 ) -> tuple[OneService, ...]:

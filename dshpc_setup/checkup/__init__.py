@@ -226,7 +226,8 @@ def _machine(
 
         plan = _plan(facts, settings) if settings else None
         chosen = settings or Settings()
-        others = workers.planned(machine, facts, chosen) if plan is not None else ()
+        as_run = project.with_homes(chosen)
+        others = workers.planned(machine, facts, as_run) if plan is not None else ()
         plan = plan and workers.with_image_of_all(plan, others)
         questions["files"] = lambda tell: tell(
             files.project_files(project, facts, chosen, plan, others)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import os
 import re
 import zlib
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dshpc_setup.container.run import Run
+    from dshpc_setup.jobs.allocated_gpus import Places
+    from dshpc_setup.jobs.offer import Offer
     from dshpc_setup.machine import Machine
     from dshpc_setup.settings import Settings
     from dshpc_setup.slurm.paths import Paths
@@ -105,15 +106,45 @@ def unpacked(line: str) -> str | None:
         return None
 
 
+def told(line: str) -> tuple[Places, bool] | None:
+    """Of a line of `scontrol -o show node` the GPUs of a node on another machine, and whether they are made
+    up; None of a node that has told nothing."""
+    from dshpc_setup.jobs.allocated_gpus import Places, parse_table
+
+    found = _offered(line)
+    if found is None:
+        return None
+    offer, table = found
+    return Places(parse_table(table.splitlines()), offer.gpus, offer.node), offer.simulated
+
+
+def _offered(line: str) -> tuple[Offer, str] | None:
+    """What it offers, and the table of its GPUs' places."""
+    from dshpc_setup.jobs.offer import from_json
+
+    name, text = _NODE.match(line), unpacked(line)
+    if name is None or text is None:
+        return None
+    first, _, table = text.partition("\n")
+    try:
+        offer = from_json(foreign.value(first))
+    except ValueError:
+        return None
+    return (offer, table) if offer.node == name[1] else None
+
+
 def tell_controller(run: Run) -> None:
-    """What this node offers, for who submits jobs on the controller's machine."""
+    """What this node offers, and where its GPUs are, for who submits jobs on the controller's machine."""
+    from dshpc_setup.jobs.gpu_variables import TABLE
     from dshpc_setup.jobs.offer import NODES
 
     node = run.settings.node
     text = read_text(run.paths.at(f"{NODES}/{node}/offer.json"))
     if text is None:
         return
-    done = Slurm(run.machine).describe_node(node, packed(text), deadline_s=_ASK_S)
+    places = read_text(run.paths.at(TABLE)) or ""
+    whole = packed(f"{text.strip()}\n{places}")
+    done = Slurm(run.machine).describe_node(node, whole, deadline_s=_ASK_S)
     if not done.ok:
         run.status.note(
             f"The controller could not be told what this node offers: {done.text}. Jobs that name no node "
@@ -127,28 +158,26 @@ def collect(machine: Machine, paths: Paths) -> tuple[str, ...]:
     One that Slurm knows no longer is forgotten.
     """
     from dshpc_setup.container import nodes
-    from dshpc_setup.jobs.offer import NODES, from_json
+    from dshpc_setup.jobs.offer import NODES
 
     asked = Slurm(machine).run("scontrol", "-o", "show", "node", deadline_s=_ASK_S)
     if not asked.ok:
         return ()
-    known, told = set(), []
+    known, names = set(), list[str]()
     for line in asked.stdout.splitlines():
         name = _NODE.match(line)
         if name is None:
             continue
         known.add(name[1])
-        text = unpacked(line)
-        with contextlib.suppress(ValueError):
-            if text is None or (offer := from_json(foreign.value(text))).node != name[1]:
-                continue
-            told.append(offer.node)
-            if nodes.write_changed(paths, offer):
+        if (found := _offered(line)) is not None:
+            offer, places = found
+            names.append(offer.node)
+            if nodes.write_changed(paths, offer, places):
                 replace_text(paths.at(f"{NODES}/{offer.node}/{FAR}"), "", sync=False)
     for left in _far(paths) if known else ():
         if left not in known:
             nodes.forget(paths, left)
-    return tuple(told)
+    return tuple(names)
 
 
 def _far(paths: Paths) -> tuple[str, ...]:

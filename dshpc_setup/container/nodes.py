@@ -30,22 +30,24 @@ def write(paths: Paths, offer: Offer) -> None:
     _put(paths, offer, read_text(paths.at(TABLE)) or "")
 
 
-def _put(paths: Paths, offer: Offer, places: str | None = None) -> None:
+def _put(paths: Paths, offer: Offer, places: str) -> None:
     folder = paths.at(f"{NODES}/{offer.node}")
     os.makedirs(folder, exist_ok=True)
     with _locked(paths):
         replace_text(f"{folder}/offer.json", _text(offer), sync=False)
-        if places is not None:
-            replace_text(f"{folder}/{PLACES_FILE}", places, sync=False)
+        replace_text(f"{folder}/{PLACES_FILE}", places, sync=False)
         _tabulate(paths)
 
 
-def write_changed(paths: Paths, offer: Offer) -> bool:
+def write_changed(paths: Paths, offer: Offer, places: str) -> bool:
     """The same of another node, where it is not written yet; whether it was."""
-    text = read_text(paths.at(f"{NODES}/{offer.node}/offer.json"))
-    if not _NAME.fullmatch(offer.node) or text == _text(offer):
+    if not _NAME.fullmatch(offer.node):
         return False
-    _put(paths, offer)
+    folder = paths.at(f"{NODES}/{offer.node}")
+    there = (read_text(f"{folder}/offer.json"), read_text(f"{folder}/{PLACES_FILE}"))
+    if there == (_text(offer), places):
+        return False
+    _put(paths, offer, places)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -79,7 +80,9 @@ def status(site: Site, request: Request) -> Response:
 
 
 def gpus(site: Site, request: Request) -> Response:
-    return _of(site.board.look().gpus, lambda value: value.to_json())
+    now = site.board.look()
+    others = now.others.value or ()
+    return _of(now.gpus, lambda value: replace(value, others=others).to_json())
 
 
 def jobs(site: Site, request: Request) -> Response:

@@ -52,11 +52,12 @@ class Snapshot:
     gpus: Seen[GpusNow] = field(default_factory=Seen)
     jobs: Seen[Jobs] = field(default_factory=Seen)
     doctor: Seen[Report] = field(default_factory=Seen)
+    others: Seen[tuple[GpusNow, ...]] = field(default_factory=Seen)  # GPUs of the other nodes
 
     @property
     def stamp(self) -> tuple[int, ...]:
         """Another one as soon as anything is."""
-        seen = (self.status, self.gpus, self.jobs, self.doctor)
+        seen = (self.status, self.gpus, self.jobs, self.doctor, self.others)
         return tuple(each.version for each in seen)
 
     @property
@@ -77,6 +78,7 @@ class Board:
         self.history = History()
         self.status = Section(source.status, _SELDOM_S, _SELDOM_S)
         self.cluster = Section(self._holders, _SELDOM_S, _SELDOM_S)
+        self.others = Section(self._other_gpus, _SELDOM_S, None)
         self.gpus = Section(self._look, _LIVE_S, _IDLE_S)
         self.jobs = _JobsSection(self._jobs, _LIVE_S, _SELDOM_S)
         self.doctor = Section(source.doctor, _DOCTOR_S, None)
@@ -105,7 +107,7 @@ class Board:
 
     @property
     def sections(self) -> tuple[Section[Any], ...]:
-        return *self._first, self.doctor, self.usage, self.workflows, self.fixes
+        return *self._first, self.others, self.doctor, self.usage, self.workflows, self.fixes
 
     @property
     def _first(self) -> tuple[Section[Any], ...]:
@@ -136,21 +138,27 @@ class Board:
         rested = not self.is_watched
         self._looked = self.time()
         if rested:
-            for section in (self.status, self.cluster, self.gpus, self.jobs):
+            for section in (self.status, self.cluster, self.others, self.gpus, self.jobs):
                 section.now.set()
         return self.snapshot
 
     @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.status.seen, self.gpus.seen, self.jobs.seen, self.doctor.seen)
+        seen = (self.status.seen, self.gpus.seen, self.jobs.seen, self.doctor.seen)
+        return Snapshot(*seen, self.others.seen)
 
     def changed(self) -> None:
         """Jobs began, ended or came: what is free, and who holds it, is other than before."""
-        for section in (self.status, self.cluster):
+        for section in (self.status, self.cluster, self.others):
             section.now.set()
 
     def _holders(self) -> ClusterGpus | None:
         return self.source.holders(self.cluster.seen.value)
+
+    def _other_gpus(self) -> tuple[GpusNow, ...]:
+        """Without the moment at which each was asked, by which all answers would differ."""
+        found = self.source.other_gpus(self.others.seen.value or ())
+        return tuple(replace(each, taken=0.0, cluster_ms=0.0) for each in found)
 
     def _look(self) -> GpusNow:
         held = self.cluster.seen

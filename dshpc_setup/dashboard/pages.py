@@ -21,7 +21,7 @@ from dshpc_setup.jobs.view import View
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.slurm.nodes import Node
 
-_QUEUE, _RECENT, _NODES = 20, 10, 24
+_QUEUE, _RECENT, _NODES, _OTHERS = 20, 10, 24, 8
 
 
 def routes(site: Site) -> list[Any]:
@@ -49,6 +49,7 @@ def overview_values(board: Board) -> dict[str, Any]:
     ended = sorted((one for one in views if one.is_over), key=_ended, reverse=True)
     found = groups(now.doctor.value.findings) if now.doctor.value else []
     every = now.status.value.nodes if now.status.value else ()
+    others = [each for each in now.others.value or () if each.gpus.devices]
     lost = [each for each in every if not each.usable]
     return {
         "now": now,
@@ -58,6 +59,8 @@ def overview_values(board: Board) -> dict[str, Any]:
         "lost": len(lost),
         "free": free(now.status.value),
         "cards": now.gpus.value.cards() if now.gpus.value else (),
+        "others": [(each.node, each.cards()) for each in others[:_OTHERS]],
+        "unseen": max(0, len(others) - _OTHERS),
         "waiting": waiting[:_QUEUE],
         "running": running[:_QUEUE],
         "more": max(0, len(waiting) - _QUEUE) + max(0, len(running) - _QUEUE),
@@ -198,6 +201,24 @@ def node(site: Site, request: Request) -> Response:
         here="overview",
         now=now,
         node=found,
-        cards=now.gpus.value.cards() if now.gpus.value else (),
-        running=[one for one in views if not one.is_over and one.state != "PENDING"],
+        cards=_cards_of(now, found.name),
+        is_own=_is_own(now, found.name),
+        running=[
+            one
+            for one in views
+            if not one.is_over
+            and one.state != "PENDING"
+            and found.name in (one.nodes or (found.name,))
+        ],
     )
+
+
+def _is_own(now: Snapshot, node: str) -> bool:
+    """Whether it is the controller's own; a cluster of one node may call it otherwise."""
+    return all(each.node != node for each in now.others.value or ())
+
+
+def _cards_of(now: Snapshot, node: str) -> tuple[Card, ...]:
+    if _is_own(now, node):
+        return now.gpus.value.cards() if now.gpus.value else ()
+    return next((each.cards() for each in now.others.value or () if each.node == node), ())

@@ -13,7 +13,15 @@ from typing import Any, Protocol
 
 from dshpc_setup import checkup, codec, settings
 from dshpc_setup.checkup import report
-from dshpc_setup.cluster import config_diff, gpu_jobs, gpu_watch, operations, own_files, use
+from dshpc_setup.cluster import (
+    config_diff,
+    gpu_jobs,
+    gpu_nodes,
+    gpu_watch,
+    operations,
+    own_files,
+    use,
+)
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus
 from dshpc_setup.cluster.gpus import GpusNow
@@ -116,6 +124,10 @@ class Source(Protocol):
         """Which jobs hold which of them; what stays as it was `before` is not asked again."""
         ...
 
+    def other_gpus(self, before: Sequence[GpusNow]) -> tuple[GpusNow, ...]:
+        """Those of the cluster's other nodes; what stays as it was `before` is not asked again."""
+        ...
+
     def watch_jobs(self, say: Callable[[Told], None]) -> None:
         """For a minute, what is told; ends with what `say` raises."""
         ...
@@ -193,6 +205,11 @@ class LiveSource:
 
     def holders(self, before: ClusterGpus | None) -> ClusterGpus | None:
         return gpu_jobs.ask(self.machine, self.project, _GPUS_S, before)
+
+    def other_gpus(self, before: Sequence[GpusNow]) -> tuple[GpusNow, ...]:
+        if not gpu_nodes.have_some(self.machine, self.project):
+            return ()
+        return gpu_nodes.of_others(self.machine, self.project, before, _GPUS_S)
 
     def watch_jobs(self, say: Callable[[Told], None]) -> None:
         def heard(line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -109,6 +110,14 @@ class Places:
             offered.index, offered.uuid, offered.name, offered.memory_mib,
             offered.slurm_type, self.node,
         )  # fmt: skip
+
+
+def has_several_nodes(nodes: str = offer_module.NODES) -> bool:
+    """Whether more than one has left what it offers: then it counts on which a job is."""
+    try:
+        return sum(map(bool, map(_NODE.fullmatch, os.listdir(nodes)))) > 1
+    except OSError:
+        return False
 
 
 def known(table: str = TABLE, offer: str = offer_module.FILE) -> Places:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import clock, command_words, safe_open, table, view
+from dshpc_setup.jobs import allocated_gpus, clock, command_words, safe_open, table, view
 from dshpc_setup.jobs.command_words import Words, parsed, put
 from dshpc_setup.jobs.end_record import NOT_KNOWN
 from dshpc_setup.jobs.reader import JobReader, unknown
@@ -128,6 +128,8 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         rows.append(("Out of memory", job_states.shown(one.out_of_memory_line, 300)))
     if one.out_of_memory:
         rows.append(("What to do", view.advice(one.out_of_memory)))
+    if one.nodes and allocated_gpus.has_several_nodes():
+        rows.append(("Node", ", ".join(map(job_states.shown, one.nodes))))
     rows += [("GPU", job_states.shown(gpu.text, 200)) for gpu in one.gpus]
     seconds = one.seconds(time.time())
     rows += [

@@ -56,6 +56,7 @@ class View:
     not_begun: str | None = None  # why its program was never started
     uid: int | None = None
     use: Mapping[str, Any] | None = None  # JobUse.use_json; None where nothing is written down
+    nodes: tuple[str, ...] = ()  # where it runs or ran; of one that Slurm has forgotten, the first
 
     @property
     def words(self) -> str:
@@ -90,6 +91,7 @@ def of_known(
         if job_states.is_group(job.id)
         else _log(record, job.task) or job_states.log_of(job) or None,
         restarts=job.restarts,
+        nodes=job.nodes,
     )
     return _with_result(view, result, places.on(next(iter(job.nodes), None)))
 
@@ -97,7 +99,7 @@ def of_known(
 def of_ended(job: Ended, record: Record | None, places: Places) -> View:
     """A job of the completion log."""
     rest = _not_begun(job, record)
-    view = _of(job, record)
+    view = replace(_of(job, record), nodes=(job.node,) if job.node else ())
     if rest:
         view = replace(view, id=f"{job.number}_[{rest}]", log=None)
     result = (record.result(job.task) if record else None) or {}

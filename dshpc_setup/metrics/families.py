@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -106,9 +107,28 @@ def label(text: object) -> str:
 # GPUs
 
 
+@dataclass(frozen=True)
+class _Own:
+    """A card and the node that it is in."""
+
+    node: str
+    card: Card
+
+    def labels(self, part: Part | None = None) -> tuple[str, ...]:
+        device = self.card.device
+        uuid = device.uuid if part is None else part.instance.uuid
+        return str(device.index), uuid or "", label(device.name or device.vendor), label(self.node)
+
+
+def _cards(seen: Seen) -> tuple[_Own, ...]:
+    """Of the controller's node, called as the cluster is where it says no name, and of the others."""
+    nodes = ((now.node or seen.cluster, now) for now in (seen.gpus, *seen.gpus.others))
+    return tuple(_Own(node, card) for node, now in nodes for card in now.cards())
+
+
 def _gpus(seen: Seen) -> Iterator[Metric]:
     """Of made-up GPUs there is no reading, and so no series but those that say which there are."""
-    now, cards = seen.gpus, seen.gpus.cards()
+    now, cards = seen.gpus, _cards(seen)
     answers = GaugeMetricFamily(
         "dshpc_gpu_driver_answers", "Whether the GPUs' drivers answer in time."
     )
@@ -119,56 +139,44 @@ def _gpus(seen: Seen) -> Iterator[Metric]:
     more_labels = ("vendor", "type", "pci_bus_id", "mig_profile", "partition_of")
     text = "Each GPU, MIG instance and partition."
     info = GaugeMetricFamily("dshpc_gpu_info", text, labels=(*GPU, *more_labels))
-    for card in cards:
-        device = card.device
-        more = (device.vendor, card.slurm_type or "", device.pci_bus_id or "")
-        info.add_metric((*_labels(seen, card), *more, "", device.partition_of or ""), 1)
-        for part in card.parts:
-            profile = (
-                device.vendor,
-                part.slurm_type or "",
-                device.pci_bus_id or "",
-                part.instance.profile,
-            )
-            info.add_metric((*_labels(seen, card, part), *profile, ""), 1)
+    for own in cards:
+        device, address = own.card.device, own.card.device.pci_bus_id or ""
+        more = (device.vendor, own.card.slurm_type or "", address, "", device.partition_of or "")
+        info.add_metric((*own.labels(), *more), 1)
+        for part in own.card.parts:
+            profile = (device.vendor, part.slurm_type or "", address, part.instance.profile, "")
+            info.add_metric((*own.labels(part), *profile), 1)
     yield info
     for name, text, value, counts in _OF_CARD:
-        yield from _readings(seen, cards, (name, text, counts), value)
-    yield from _memory(seen, cards)
+        yield from _readings(cards, (name, text, counts), value)
+    yield from _memory(cards)
     yield from _holders(seen, cards)
     yield from _xids(seen, cards)
 
 
-def _labels(seen: Seen, card: Card, part: Part | None = None) -> tuple[str, ...]:
-    device = card.device
-    uuid = device.uuid if part is None else part.instance.uuid
-    node = seen.gpus.cluster.node if seen.gpus.cluster is not None else None
-    return str(device.index), uuid or "", label(device.name or device.vendor), node or seen.cluster
-
-
 def _readings(
-    seen: Seen,
-    cards: tuple[Card, ...],
+    cards: tuple[_Own, ...],
     about: tuple[str, str, bool],
     value: Callable[[Reading], float | None],
 ) -> Iterator[Metric]:
     name, text, counts = about
     # DCGM's own counters have no _total, which prometheus-client adds to each: so they are gauges here
     found = GaugeMetricFamily(name, f"{text} It only grows." if counts else text, labels=GPU)
-    for card in cards:
-        if (number := value(card.reading)) is not None:
-            found.add_metric(_labels(seen, card), number)
+    for own in cards:
+        if (number := value(own.card.reading)) is not None:
+            found.add_metric(own.labels(), number)
     if found.samples:
         yield found
 
 
-def _memory(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
+def _memory(cards: tuple[_Own, ...]) -> Iterator[Metric]:
     used = GaugeMetricFamily("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", labels=GPU)
     free = GaugeMetricFamily("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", labels=GPU)
-    for card in cards:
-        rows = [(_labels(seen, card), card.reading.memory_used_mib, card.memory_total_mib)]
+    for own in cards:
+        card = own.card
+        rows = [(own.labels(), card.reading.memory_used_mib, card.memory_total_mib)]
         rows += [
-            (_labels(seen, card, part), part.reading.memory_used_mib,
+            (own.labels(part), part.reading.memory_used_mib,
              part.instance.memory_mib or part.reading.memory_total_mib)
             for part in card.parts
         ]  # fmt: skip
@@ -180,7 +188,7 @@ def _memory(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
     yield from (each for each in (used, free) if each.samples)
 
 
-def _holders(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
+def _holders(seen: Seen, cards: tuple[_Own, ...]) -> Iterator[Metric]:
     held = GaugeMetricFamily("dshpc_gpu_held", "Jobs that hold the GPU.", labels=GPU)
     jobs = GaugeMetricFamily("dshpc_gpu_job_info", "The job that holds the GPU.",
                              labels=(*GPU, "job", "user", "method", "name"))  # fmt: skip
@@ -190,9 +198,10 @@ def _holders(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
     idle_s = {
         each.get("uuid"): each.get("idle_s") for each in (seen.node or {}).get("idle_gpus") or ()
     }
-    for card in cards:
-        rows = [(_labels(seen, card), card.jobs)] if not card.parts else []
-        rows += [(_labels(seen, card, part), part.jobs) for part in card.parts]
+    for own in cards:
+        card = own.card
+        rows = [(own.labels(), card.jobs)] if not card.parts else []
+        rows += [(own.labels(part), part.jobs) for part in card.parts]
         for labels, holders in rows:
             if holders is not None:
                 held.add_metric(labels, len(holders))
@@ -204,18 +213,21 @@ def _holders(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
     yield from (held, jobs, idle)
 
 
-def _xids(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
+def _xids(seen: Seen, cards: tuple[_Own, ...]) -> Iterator[Metric]:
+    """Of this machine's kernel, and so of the controller's node alone."""
     if seen.doctor is None or seen.gpus.gpus.simulated:
         return
     last = GaugeMetricFamily(
         "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", labels=GPU
     )
     count = GaugeMetricFamily("dshpc_gpu_xid_errors", "XID errors in the kernel's log.", labels=GPU)
-    for card in cards:
-        if card.device.vendor == "nvidia" and card.device.pci_bus_id is not None:
-            number, times = seen.doctor.xids.get(card.device.pci_bus_id, (0, 0))
-            last.add_metric(_labels(seen, card), number)
-            count.add_metric(_labels(seen, card), times)
+    here = seen.gpus.node or seen.cluster
+    for own in cards:
+        device = own.card.device
+        if own.node == here and device.vendor == "nvidia" and device.pci_bus_id is not None:
+            number, times = seen.doctor.xids.get(device.pci_bus_id, (0, 0))
+            last.add_metric(own.labels(), number)
+            count.add_metric(own.labels(), times)
     yield from (each for each in (last, count) if each.samples)
 
 

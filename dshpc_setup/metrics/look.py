@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dshpc_setup import checkup
-from dshpc_setup.cluster import gpus
+from dshpc_setup.cluster import gpu_nodes, gpus
 from dshpc_setup.cluster.gpus import GpusNow
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.diagnose import catalogue, diagnose, kernel_log
@@ -52,7 +52,10 @@ def look(machine: Machine, project: Project, doctor: Doctor | None) -> Seen:
         settings = project.read_settings(machine.env).settings
     except DshpcError:  # what earlier runs remember is damaged
         settings = Settings()
-    now = replace(gpus.look(machine, project, settings.simulate), settings=settings)
+    now = gpu_nodes.with_others(
+        machine, project, lambda: gpus.look(machine, project, settings.simulate)
+    )
+    now = replace(now, settings=settings)
     node, drift, up = _of_cluster(machine, project)
     name = str(project.runtime().get("prefix") or settings.prefix)
     took_s = time.monotonic() - began

@@ -116,7 +116,8 @@ def _carried_out(argv: list[str], work: Work, stdin: str, cwd: Path) -> CommandR
             known = Options(
                 rest, {"-d": "nothing", "--no-build": "nothing", "--no-recreate": "nothing"}
             )
-            _up(work, found, recreate=not known.has("--no-recreate"))
+            for each in found:
+                _up(work, each, recreate=not known.has("--no-recreate"))
             return None
         case "run":
             return _run(work, found, rest)
@@ -183,11 +184,14 @@ def _down(work: Work, project: str) -> None:
         _remove(work, name)
 
 
-def _run(work: Work, found: Wanted, rest: list[str]) -> CommandResult:
+def _run(work: Work, services: Sequence[Wanted], rest: list[str]) -> CommandResult:
     options = Options(
         rest, {"--rm": "nothing", "--no-deps": "nothing", "-T": "nothing", "--name": "value"}
     )
-    _, *argv = options.words
+    service, *argv = options.words or [""]
+    found = next((each for each in services if each.service == service), None)
+    if found is None:
+        raise ClientError(f"no such service: {service}", 1)
     name = options.value("--name") or f"{found.name}-run"
     _volumes(work, found)
     return work.ask(*found.run(name, argv, remove=options.has("--rm")))

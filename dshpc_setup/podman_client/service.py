@@ -1,4 +1,4 @@
-"""The one service of our compose file as options of `podman create`. Pure.
+"""The services of our compose file as options of `podman create`. Pure.
 
 A key that is not carried out is an error, as a container without it would be another one than the file says.
 """
@@ -18,8 +18,8 @@ from dshpc_setup.builtin_client.compose_text import (
     SERVICE,
     OneService,
     mapping,
-    one_service,
     seconds_of,
+    services,
     size_of,
     texts,
     volume_of,
@@ -53,6 +53,7 @@ class Wanted:
     `resident`: options of the one that stays, and of none that runs once beside it: restarts, ports.
     """
 
+    service: str
     name: str
     image: str
     options: tuple[str, ...]
@@ -106,16 +107,22 @@ def limits(here: Here) -> tuple[str, ...]:
     )
 
 
-def wanted(text: str, folder: Path, project: str, env: Mapping[str, str], here: Here) -> Wanted:
-    """The container of the file's one service; ClientError names what cannot be carried out."""
-    found = one_service(text, env, frozenset((*_KEYS, *_RESIDENT, *_ELSEWHERE)), _ENGINE)
+def wanted(
+    text: str, folder: Path, project: str, env: Mapping[str, str], here: Here
+) -> tuple[Wanted, ...]:
+    """The containers of the file's services; ClientError names what cannot be carried out."""
+    found = services(text, env, frozenset((*_KEYS, *_RESIDENT, *_ELSEWHERE)), _ENGINE)
+    return tuple(_wanted(_At(each, folder, here), project) for each in found)
+
+
+def _wanted(at: _At, project: str) -> Wanted:
+    found, here = at.service, at.here
     try:
         volumes = dict(_volumes(found))
         options = [
             *("--pull", "never", "--systemd", "false", "--http-proxy=false"),
             *whose_ids(here),
         ]
-        at = _At(found, folder, here)
         for key, spelled in _KEYS.items():
             if key in found.keys:
                 options += spelled(found.keys[key], at)
@@ -134,7 +141,7 @@ def wanted(text: str, folder: Path, project: str, env: Mapping[str, str], here: 
         raise wrong(f"services.{found.name}", str(error)) from None
     options += _each("--label", (f"{name}={value}" for name, value in labels.items()))
     name = str(found.keys.get("container_name") or f"{project}-{found.name}-1")
-    return Wanted(name, found.image, tuple(options), tuple(resident), labels, volumes)
+    return Wanted(found.name, name, found.image, tuple(options), tuple(resident), labels, volumes)
 
 
 @dataclass(frozen=True)

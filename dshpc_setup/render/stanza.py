@@ -211,8 +211,8 @@ def compose_file(
         build=build,
         simulated=plan.simulated or any(each.plan.simulated for each in workers),
         ports=rest_ports(settings, facts),
-        own_network=facts.engine.kind != "builtin",
-        network_mode="host" if settings.listens else "",
+        own_network=not has_machines_network(settings, facts),
+        network_mode="host" if settings.listens or _is_podman_with_workers(settings, facts) else "",
     )
     return replace(whole, workers=tuple(_worker(whole, each, project, facts) for each in workers))
 
@@ -255,10 +255,20 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
     )
 
 
+def has_machines_network(settings: Settings, facts: HostFacts) -> bool:
+    """Whether containers have the network of the machine, and none of the cluster's or of their own."""
+    builtin = facts.engine.kind == "builtin"
+    return builtin or settings.listens or _is_podman_with_workers(settings, facts)
+
+
+def _is_podman_with_workers(settings: Settings, facts: HostFacts) -> bool:
+    """Podman's networks have names only by another program (docs/decisions/0066-podmans-nodes.md)."""
+    return facts.engine.by_command and bool(settings.worker_numbers)
+
+
 def rest_ports(settings: Settings, facts: HostFacts) -> tuple[str, ...]:
-    """What the engine publishes for slurmrestd: nothing where the container has the machine's own network,
-    as with the built-in engine."""
-    if settings.rest in ("off", "on") or facts.engine.kind == "builtin" or settings.listens:
+    """What the engine publishes for slurmrestd: nothing where the container has the machine's own network."""
+    if settings.rest in ("off", "on") or has_machines_network(settings, facts):
         return ()
     return (f"{settings.rest}:{settings.rest.rpartition(':')[2]}",)
 

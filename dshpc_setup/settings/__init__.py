@@ -206,8 +206,13 @@ class Settings:
 
     def container_env(self) -> dict[str, str]:
         """Variables of the container that give its processes the same settings, as long as it is there:
-        those that are not the default."""
-        return self._variables(live=False)
+        those that are not the default.
+
+        Of ports its own alone: those of further nodes come and go, and are no reason to make it anew.
+        """
+        found = self._variables(live=False)
+        name = BY_NAME["slurm_ports"].env
+        return {**found, name: ",".join(map(str, self.daemon_ports))} if name in found else found
 
     def live_env(self) -> dict[str, str]:
         """Those that may change while the container runs."""

@@ -243,9 +243,9 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "slurm_ports",
         (6817, 6818),
-        "Ports of slurmctld and slurmd, then of slurmdbd (6819), for accounting. The built-in engine, "
-        "whose containers have the machine's own network, chooses those that are free, with one more for "
-        "each further node.",
+        "Ports of slurmctld and slurmd, then of slurmdbd (6819), for accounting. Where containers have the "
+        "machine's own network (the built-in engine, several nodes on Podman), those that are free are "
+        "chosen, with one more for each further node.",
         texts.ports,
         "N,N[,N]",
         in_container=True,

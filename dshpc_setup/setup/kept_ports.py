@@ -46,18 +46,21 @@ def choose(machine: Machine, project: Project, settings: Settings, engine: str) 
 
 def _lost(machine: Machine, name: str, had: Mapping[str, int], engine: str) -> tuple[str, ...]:
     """Of the cluster's ports those on which a program listens that is not of the container whose it is."""
-    if engine != BUILTIN:
-        found = containers.inspect(machine, name)
-        if found is not None and found.running:
-            return ()
-        return tuple(each.name for each in ports.taken(had))
     of: dict[str, dict[str, int]] = {}
     for key, port in had.items():
         number = key.partition("-")[2]
         of.setdefault(f"{name}-{number}" if number else name, {})[key] = port
+    if engine == BUILTIN:
+        inits = {own: _init(machine, own) for own in of}
+        return tuple(each.name for own, few in of.items() for each in ports.taken(few, inits[own]))
     return tuple(
-        each.name for own, few in of.items() for each in ports.taken(few, _init(machine, own))
+        each.name for own, few in of.items() if not _runs(machine, own) for each in ports.taken(few)
     )
+
+
+def _runs(machine: Machine, name: str) -> bool:
+    found = containers.inspect(machine, name)
+    return found is not None and found.running
 
 
 def _init(machine: Machine, name: str) -> Process | None:

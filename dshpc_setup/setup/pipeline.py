@@ -53,7 +53,6 @@ from dshpc_setup.setup.describe import (
     describe_plans,
 )
 from dshpc_setup.setup.joining import Joining, refuse_keyless, rejoined
-from dshpc_setup.setup.other_nodes import no_other_nodes
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
 from dshpc_setup.setup.steps import Steps
@@ -248,8 +247,6 @@ class Configure:
         engine_choice.need(
             self._given, chosen, self.project.runtime(), looks_only=self.options.dry_run
         )
-        if chosen.kind == "podman" and settings.worker_numbers:
-            raise no_other_nodes()
         if chosen.note is not None:
             self.steps.note(chosen.note)
         self._engine = chosen.kind
@@ -259,6 +256,7 @@ class Configure:
         self.machine = patient(self._given)
         kept = self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN
         shares = chosen.kind == "builtin" or settings.listens  # the machine's own network
+        shares = shares or (chosen.kind == "podman" and bool(settings.worker_numbers))
         if not shares or kept or settings.place.is_joined:
             return settings
         from dshpc_setup.setup import kept_ports  # with the built-in engine a fifth of all imports

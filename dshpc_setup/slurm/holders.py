@@ -26,8 +26,8 @@ class Holder:
     reservation: str = ""
 
     def on(self, node: str | None) -> str:
-        """What it has on this node."""
-        if len(self.held) == 1:
+        """What it has on this node; where Slurm does not name its nodes, all that it has on its only one."""
+        if len(self.held) == 1 and (node is None or not self.nodes):
             return self.held[0]
         known = node in self.nodes and len(self.nodes) == len(self.held)
         return self.held[self.nodes.index(node)] if node is not None and known else ""

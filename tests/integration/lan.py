@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,15 @@ from tests.integration.cluster import (
     remove_folder,
     run,
 )
+from tests.integration.engines import BUILTIN
 
 _NET = "10.231.{lan}.{number}"
 _LAN = 17 + os.getpid() % 200
+
+
+def address(number: int) -> str:
+    """That of the network's machine of this number, or one that none has."""
+    return _NET.format(lan=_LAN, number=number)
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,10 @@ class Member:
             "ip", "netns", "exec", self.space, "env", f"XDG_CACHE_HOME={self.top / 'cache'}", *words
         )
 
-    def configure(self, *words: str) -> Outcome:
+    def configure(self, *words: str, before: tuple[str, ...] = ()) -> Outcome:
+        """`before`: a program that runs the command line behind it."""
         flags = ("--yes", "--json", "--dir", str(self.folder), "--engine", "builtin")
-        return run(self.argv(*command("configure-environment", *flags, *words)))
+        return run(self.argv(*before, *command("configure-environment", *flags, *words)))
 
     def dshpc(self, *words: str) -> Outcome:
         return run(self.argv(*command("dshpc", *words)), cwd=self.folder)
@@ -58,6 +65,22 @@ class Member:
     def root(self, *words: str) -> str:
         """What a command of container root that has to succeed prints."""
         return self.said("exec", "--root", "--", *words)
+
+    def engine(self, *words: str) -> str:
+        """What a command of that machine's engine that has to succeed prints."""
+        return run(self.argv(*BUILTIN.client.program, *words)).good().stdout.strip()
+
+    def kill(self, container: str) -> None:
+        """Its first process, and so all of it, at once."""
+        pid = self.engine("inspect", "--format", "{{.State.Pid}}", container)
+        run(self.argv("kill", "-KILL", pid)).good()
+
+    def move(self, address: str) -> Member:
+        """The same machine at another address of the network."""
+        # The first address of a network takes its others along as it goes
+        for verb, which in (("del", self.address), ("add", address)):
+            run(self.argv("ip", "addr", verb, f"{which}/24", "dev", "eth0")).good()
+        return replace(self, address=address)
 
     @contextlib.contextmanager
     def closed(self, *rule: str) -> Iterator[None]:
@@ -88,7 +111,7 @@ def network(*names: str) -> Iterator[tuple[Member, ...]]:
     spaces = [f"{PREFIX}{name}" for name in names]
     top = new_folder("lan")
     members = tuple(
-        Member(space, _NET.format(lan=_LAN, number=number), top / name)
+        Member(space, address(number), top / name)
         for number, (space, name) in enumerate(zip(spaces, names, strict=True), 1)
     )
     for space in (switch, *spaces):

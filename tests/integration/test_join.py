@@ -130,19 +130,32 @@ def test_the_work_folder_is_one_and_the_key_is_nowhere_on_the_host(lan: Lan) -> 
                 assert secret.encode() not in path.read_bytes(), path
 
 
-def test_doctor_finds_both_well_while_jobs_run_on_each(lan: Lan) -> None:
+def test_doctor_finds_both_well_and_each_gpu_has_its_own_job(lan: Lan) -> None:
     """Of the jobs of the other machine no process is here, which is no fault."""
-    jobs = [
-        lan.first.said("sbatch", "--parsable", "-w", node, "-o", "/dev/null", "--wrap", "sleep 300")
-        for node in (NODE, f"{PREFIX}lan")
-    ]
+    words = ("sbatch", "--parsable", "--gres=gpu:1", "-o", "/dev/null", "--wrap", "sleep 300")
+    jobs = [lan.first.said(*words, "-w", node) for node in (NODE, f"{PREFIX}lan")]
     for job in jobs:
         wait_until(lambda job=job: _state(lan, job) == "RUNNING", "the job runs", 30)  # type: ignore[misc]
     for member in (lan.first, lan.second):
         found = json.loads(member.dshpc("doctor", "--json").stdout)
         broken = [it for it in found["findings"] if it["state"] in ("warn", "error", "crashed")]
         assert broken == [], member
+    gpus = json.loads(lan.first.dshpc("gpus", "--json").good().stdout)
+    (there,) = gpus["nodes"]
+    held = [[job["job_id"] for job in card["jobs"]] for card in (*there["gpus"], *gpus["gpus"])]
+    assert (there["node"], held) == (NODE, [[jobs[0]], [jobs[1]], []])
+    metrics = lan.first.said("metrics")
+    assert f'dshpc_gpu_job_info{{Hostname="{NODE}"' in metrics
+    assert f"Node:            {NODE}" in lan.first.said("job", "show", jobs[0])
+    assert lan.second.dshpc("gpus").code == 0
     lan.first.said("scancel", *jobs)
+
+    def counted() -> bool:
+        found = json.loads(lan.first.said("job", "list", "--all", "--json"))["jobs"]
+        (mine,) = (job for job in found if job["id"] == jobs[0])
+        return [(gpu["node"], gpu["type"]) for gpu in mine["gpus"]] == [(NODE, "t4")]
+
+    wait_until(counted, "the GPU of the other machine is written down", 60)
 
 
 def test_unplugged_while_a_job_runs_it_comes_back_by_itself(lan: Lan) -> None:

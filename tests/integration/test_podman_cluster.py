@@ -251,6 +251,41 @@ def test_a_podman_that_cannot_start_a_container(user: PodmanUser) -> None:
     assert "dshpc-trial" not in user.podman("images")
 
 
+# One of both ways each: a user's Podman copies the image for each container (driver vfs)
+@pytest.mark.parametrize("user", ["root"], indirect=True)
+def test_several_nodes_share_the_machines_network(user: PodmanUser) -> None:
+    """Jobs on a node go on while another comes or goes, and while the controller's container is killed."""
+    third = f"{user.prefix}-3"
+    user.configure("--nodes", "h100:1,t4:1", "--stop-jobs")
+    script = "sbatch --parsable -o /dev/null -w"
+    job = user.dshpc(*script.split(), f"{user.prefix}-2", "--wrap", "sleep 600").strip()
+    wait_until(lambda: user.dshpc("squeue", "-h", "-o", "%T") == "RUNNING\n", "it runs", 60)
+    before = user.podman("inspect", "-f", "{{.Id}}", f"{user.prefix}-slurm")
+    user.configure("--nodes", "h100:1,t4:1,none")
+    assert user.dshpc("srun", "-w", third, "hostname") == f"{third}\n"
+    assert sorted(user.dshpc("srun", "-N3", "--overcommit", "hostname").split()) == sorted(
+        [user.prefix, f"{user.prefix}-2", third]
+    )
+    user.dshpc("node", "remove", third, "--yes")
+    assert user.podman("inspect", "-f", "{{.Id}}", f"{user.prefix}-slurm") == before
+    user.podman("kill", f"{user.prefix}-slurm")
+    user.dshpc("up")
+    told = user.dshpc("squeue", "-h", "-j", job, "-o", "%T %N")
+    assert told == f"RUNNING {user.prefix}-2\n"
+    user.dshpc("scancel", job)
+
+
+@pytest.mark.parametrize("user", ["user"], indirect=True)
+def test_it_listens_for_other_machines(user: PodmanUser) -> None:
+    """At one address, in the machine's own network."""
+    user.configure("--nodes", "1", "--listen", "lo", "--stop-jobs")
+    assert user.dshpc("srun", "hostname") == f"{user.prefix}\n"
+    host = user.podman("inspect", "-f", "{{.HostConfig.NetworkMode}}", f"{user.prefix}-slurm")
+    assert host == "host\n"
+    conf = (user.folder / "config" / "slurm.conf").read_text()
+    assert "LaunchParameters=enable_nss_slurm" in conf
+
+
 def test_destroy_leaves_nothing(user: PodmanUser) -> None:
     user.dshpc("destroy", "--yes", "--stop-jobs", "--image")
     assert user.podman("ps", "-a", "-q") == ""

@@ -200,3 +200,10 @@ def test_no_object_raises(job: dict[str, Any], other: Any) -> None:
             jobs(*items)
     facts = parse_facts(json.dumps({"gpus": other}))
     assert facts is None or isinstance(facts, Gpus)
+
+
+def test_a_job_on_another_node_holds_nothing_here() -> None:
+    there = said(["gpu:h100:1(IDX:0)"], nodes=("lab2",))
+    assert jobs(there, node="lab1") == (Job("31", "anna", "train", 1, ()),)
+    assert jobs(there, node="lab2") == (Job("31", "anna", "train", 1, (0,)),)
+    assert jobs(there, node=None) == (Job("31", "anna", "train", 1, (0,)),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,7 @@ class FakeSource:
         )
     )
     watched: tuple[Told, ...] = ()
+    told_others: tuple[GpusNow, ...] = ()
     fails: DshpcError | None = None
     done: list[Any] = field(default_factory=list)
 
@@ -168,6 +169,9 @@ class FakeSource:
 
     def holders(self, before: ClusterGpus | None) -> ClusterGpus | None:
         return self.told_gpus.cluster
+
+    def other_gpus(self, before: Sequence[GpusNow]) -> tuple[GpusNow, ...]:
+        return self.told_others
 
     def watch_jobs(self, say: Callable[[Told], None]) -> None:
         self._may_fail()

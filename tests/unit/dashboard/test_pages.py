@@ -534,3 +534,23 @@ def test_what_is_live_has_ids_of_its_own_and_keeps_the_focus(visitor: Visitor) -
         ids = re.findall(r' id="([^"]+)"', visitor.page(path))
         assert len(ids) == len(set(ids)), path
         assert {"gpu-0", "job-3", "running-3"} & set(ids)
+
+
+def test_gpus_of_another_node_stand_with_its_name_and_not_with_this_ones(visitor: Visitor) -> None:
+    own = visitor.source.told_gpus
+    assert own.cluster is not None
+    (node,) = visitor.source.told_status.nodes
+    second = replace(node, name="node2", gres_total={"gpu:t4": 1}, gres_in_use={})
+    visitor.source.told_status = replace(visitor.source.told_status, nodes=(node, second))
+    device = replace(own.gpus.devices[0], name="Tesla T4", uuid="GPU-other", slurm_type="t4")
+    there = replace(own, gpus=replace(own.gpus, devices=(device,)),
+                    cluster=replace(own.cluster, node="node2", listed=(), jobs=()))  # fmt: skip
+    visitor.source.told_others = (there,)
+    visitor.look()
+    overview = seen(visitor.page("/")).text
+    assert "Node node2" in overview
+    assert "Tesla T4" in overview
+    assert "Tesla T4" in visitor.page("/nodes/node2")
+    assert "NVIDIA H100" not in visitor.page("/nodes/node2")
+    assert "Tesla T4" not in visitor.page("/nodes/node1")
+    assert "GPU-other" in visitor.page("/api/gpus")

@@ -42,7 +42,8 @@ volumes:
 
 
 def made(text: str = TEXT, here: Here = ADA) -> Wanted:
-    return wanted(text, FOLDER, "lab", {}, here)
+    (found,) = wanted(text, FOLDER, "lab", {}, here)
+    return found
 
 
 def after(words: list[str], option: str) -> list[str]:
@@ -150,7 +151,6 @@ def test_cdi_among_devices_and_a_seccomp_profile_of_the_folders() -> None:
         (TEXT.replace("lab-state", "/etc"), "'/etc' is no name of a volume"),
         (TEXT.replace("max-file", "max-files"), "logging.options.max-files is not known to Podman"),
         (TEXT.replace("15s", "soon"), "is no duration"),
-        ("services: {a: {image: x}, b: {image: x}}", "runs one service"),
         ("services: [", "yaml"),
     ],
 )
@@ -190,3 +190,20 @@ def test_no_text_is_more_than_an_error(text: str, rootless: bool) -> None:
         made(text, Here(rootless, uids=(1, 65537), gids=(1, 65537)))
     except ClientError as error:
         assert str(error)
+
+
+def test_each_service_is_a_container_by_its_own_name() -> None:
+    text = (
+        "services:\n  slurm: {image: x, container_name: lab-slurm, network_mode: host}\n"
+        "  slurm-2: {image: x, container_name: lab-slurm-2, hostname: lab-2, network_mode: host}\n"
+    )
+    first, second = wanted(text, FOLDER, "lab", {}, Here(rootless=False))
+    assert [(each.service, each.name) for each in (first, second)] == [
+        ("slurm", "lab-slurm"),
+        ("slurm-2", "lab-slurm-2"),
+    ]
+    assert second.options[second.options.index("--network") + 1] == "host"
+    assert (
+        first.labels["com.docker.compose.config-hash"]
+        != second.labels["com.docker.compose.config-hash"]
+    )

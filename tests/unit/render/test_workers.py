@@ -24,8 +24,8 @@ FACTS = HostFacts(
 NONE = Passthrough(Handover("none"), "No GPU was found.")
 
 
-def written(nodes: str) -> str:
-    settings = load(flags={"nodes": nodes})
+def written(nodes: str, facts: HostFacts = FACTS, **flags: str) -> str:
+    settings = load(flags={"nodes": nodes, **flags})
     workers = []
     for number in range(2, len(settings.profiles) + 1):
         own = settings.of_worker(number)
@@ -39,7 +39,7 @@ def written(nodes: str) -> str:
         )
     plan = plan_cluster(FACTS, settings)
     return stanza.compose_text(
-        Path("/home/ada/lab"), settings, FACTS, plan, NONE, "dshpc-slurm:none", None, workers
+        Path("/home/ada/lab"), settings, facts, plan, NONE, "dshpc-slurm:none", None, workers
     )
 
 
@@ -147,3 +147,28 @@ def test_a_small_machine_carries_so_many() -> None:
     assert told.value.exit_code == 64
     large = replace(FACTS, memory=Memory(999_999, 999_999))
     assert most_nodes(large) == 32
+
+
+PODMAN = replace(FACTS, engine=Engine("present", kind="podman", host="podman"))
+BUILTIN = replace(FACTS, engine=Engine("present", kind="builtin"))
+
+
+@pytest.mark.parametrize("facts", [PODMAN, BUILTIN], ids=["podman", "builtin"])
+def test_nodes_that_share_the_machines_network_come_and_go_without_the_controller(
+    facts: HostFacts,
+) -> None:
+    two = written("none,h100", facts, slurm_ports="7001,7002,7003")
+    three = written("none,h100,h100", facts, slurm_ports="7001,7002,7003,7004")
+    assert stanza.parts(two)[0] == stanza.parts(three)[0]
+    assert stanza.parts(two)[1][0].split() == stanza.parts(three)[1][0].split()
+    ports = [each["environment"]["DSHPC_SLURM_PORTS"] for each in services(three).values()]
+    assert ports == ["7001,7002", "7001,7003", "7001,7004"]
+    shared = [each["environment"].get("DSHPC_SHARED_NETWORK") for each in services(three).values()]
+    assert shared == [None, "1", "1"]
+
+
+def test_podmans_nodes_have_the_machines_network_and_one_alone_has_its_own() -> None:
+    several = services(written("2", PODMAN, rest="127.0.0.1:6820"))
+    assert {each["network_mode"] for each in several.values()} == {"host"}
+    assert not any({"networks", "ports", "extra_hosts"} & set(each) for each in several.values())
+    assert "network_mode" not in services(written("1", PODMAN))["slurm"]
