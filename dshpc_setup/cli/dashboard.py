@@ -81,7 +81,7 @@ def keep(project: Project, folder: Path | None, asked: Asked) -> int:
 
 def _serve(project: Project, folder: Path | None, place: Place, *, browser: bool) -> int:
     from dshpc_setup.dashboard import serve as serving
-    from dshpc_setup.dashboard.source import LiveSource
+    from dshpc_setup.dashboard.live_source import LiveSource
 
     here = cluster(folder)
     machine = machine_of(project)

@@ -19,8 +19,8 @@ from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.browser import TITLE
 from dshpc_setup.dashboard.browser_files import of_machine
+from dshpc_setup.dashboard.live_source import LiveSource
 from dshpc_setup.dashboard.site import Site
-from dshpc_setup.dashboard.source import LiveSource
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import browser as browser_of
 from dshpc_setup.machine import listeners
@@ -29,6 +29,7 @@ _FIRST_S = 0.5  # for the first answers, before the address is said
 _GONE_S = 2.0
 _REPAIR_S = 60.0  # that is being done while we are to end
 _MOST_AT_ONCE = 200
+_MOST_WORD = 1 << 17  # of a WebSocket: what is pasted comes in parts
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def serve(source: LiveSource, place: Place, says: Says, *, browser: bool) -> Non
             if site.fixing.runs:
                 says.note("A repair is being done: it is waited for. Ctrl-C ends it half-way.")
                 site.fixing.wait(_REPAIR_S)
+            site.terminals.end_all()
             board.stop()
 
 
@@ -124,7 +126,8 @@ def _server(app: object) -> uvicorn.Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         http="h11",
-        ws="none",
+        ws="wsproto",
+        ws_max_size=_MOST_WORD,
         lifespan="off",
         # What fails is told by the page; a traceback holds what jobs and users wrote
         log_level="error" if os.environ.get("DSHPC_DEBUG") == "1" else "critical",
