@@ -54,7 +54,7 @@ def serve(source: LiveSource, place: Place, says: Says, *, browser: bool) -> Non
     DshpcError."""
     host = loopback(place.address)
     diagnose.catalogue()
-    with contextlib.closing(_listening(host, place.port)) as listening:
+    with contextlib.closing(listening_at(host, place.port)) as listening:
         port = listening.getsockname()[1]
         named = f"[{host}]" if ":" in host else host
         access = Access(port, {*LOOPBACK, named}, token=place.token)
@@ -97,18 +97,19 @@ def loopback(address: str) -> str:
     if not known.is_loopback:
         raise DshpcError(
             f"--listen {address}: others could reach the dashboard there.",
-            "It acts as the user who starts it, and has neither TLS nor a login: that takes a reverse "
-            "proxy, which it does not support yet.",
+            "It acts as the user who starts it, and has neither TLS nor a login.",
             (
                 "Leave --listen out, and come by ssh from elsewhere: ssh -L 8410:127.0.0.1:8410 HOST, "
                 "with --port 8410 here.",
+                "Or put a reverse proxy before it that logs users in, and say all of: --tls-certificate "
+                "--tls-key --login-header --login-from --name (docs/how-to/dashboard.md)",
             ),
             Exit.USAGE,
         )
     return host
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_at(host: str, port: int) -> socket.socket:
     try:
         return listeners.listen(host, port)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -68,9 +69,12 @@ class WebSocket:
 
 
 @contextmanager
-def web_socket(port: int, path: str, headers: Mapping[str, str]) -> Iterator[WebSocket]:
+def web_socket(
+    port: int, path: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None
+) -> Iterator[WebSocket]:
     """Opened, or refused."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
+    plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+    with plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1") as line:
         talk = WSConnection(ConnectionType.CLIENT)
         given = [(name.encode(), value.encode()) for name, value in headers.items()]
         host = headers.get("Host", f"127.0.0.1:{port}")
