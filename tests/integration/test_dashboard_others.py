@@ -89,6 +89,19 @@ class Proxy:
         finally:
             line.close()
 
+    def waits_for(self, path: str, user: str, words: str) -> None:
+        """Until the page holds them; one that is not there says why."""
+        seen = [(0, "")]
+
+        def holds() -> bool:
+            seen[0] = self.ask(path, user)
+            return words in seen[0][1]
+
+        try:
+            wait_until(holds, f"{user} sees {words!r}", 120)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {seen[0]}") from None
+
     def post(self, path: str, user: str, **form: str) -> tuple[int, str, str]:
         csrf = re.search(r'name="csrf" value="([^"]+)"', self.ask("/run", user)[1])
         assert csrf is not None
@@ -161,7 +174,7 @@ def test_each_user_acts_as_himself(standard: Cluster, pki: Path, people: None) -
         assert proxy.ask("/", ada, headers={"Origin": "https://evil.example"})[0] == 403
         assert proxy.ask("/", "root")[0] == 403
         assert proxy.ask("/", "nobody-of-that-name")[0] == 403
-        wait_until(lambda: "2 of 2 h100" in proxy.ask("/", ada)[1], "ada sees the GPUs", 90)
+        proxy.waits_for("/", ada, "2 of 2 h100")
 
         code, text, place = proxy.post(
             "/run", ada, command="sh -c 'id -un; sleep 300'", act="submit"
@@ -172,9 +185,9 @@ def test_each_user_acts_as_himself(standard: Cluster, pki: Path, people: None) -
         try:
             users = standard.said("squeue", "-h", "-j", number, "-o", "%u")
             assert users.strip() == ada
-            wait_until(lambda: f">{ada}" in proxy.ask(page, ada)[1], "its log is hers", 60)
+            proxy.waits_for(page, ada, f">{ada}")
             # He sees that there is a job, as Slurm tells everybody, and neither reads nor ends it
-            wait_until(lambda: f'href="{page}"' in proxy.ask("/jobs", bob)[1], "bob sees it", 90)
+            proxy.waits_for("/jobs", bob, f'href="{page}"')
             assert proxy.ask(f"{page}/raw/output.log", bob)[0] == 409
             assert proxy.post(f"{page}/cancel", bob)[0] == 409
             code, _, inputs = proxy.post(
@@ -190,7 +203,7 @@ def test_each_user_acts_as_himself(standard: Cluster, pki: Path, people: None) -
 
 
 def _terminal(cluster: Cluster, proxy: Proxy, user: str) -> None:
-    wait_until(lambda: "Open a shell" in proxy.ask("/run", user)[1], "the script is there", 90)
+    proxy.waits_for("/run", user, "Open a shell")
     code, text, place = proxy.post("/terminals", user, gpus="1")
     assert code == 303, text
     head = {"Host": NAME, "Origin": f"https://{NAME}", HEADER: user}
