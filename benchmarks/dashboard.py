@@ -19,6 +19,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -225,19 +226,26 @@ def ratings(page: Page, folder: Path) -> dict[str, dict[str, int]]:
     )
     env = {**os.environ, "CHROME_PATH": shutil.which("chromium") or "/usr/bin/chromium"}
     found = {}
-    for path in _RATED:
-        words = [
-            str(node), str(lighthouse), f"http://127.0.0.1:{page.port}{path}", "--quiet", "--output=json",
-            f"--only-categories={','.join(_CATEGORIES)}", "--chrome-flags=--headless=new --no-sandbox",
-            f"--max-wait-for-load={_LOADED_MS}",  # a live page never stops loading
-            f"--extra-headers={json.dumps({'Cookie': page.cookie})}",
-        ]  # fmt: skip
-        done = subprocess.run(
-            words, env=env, stdout=subprocess.PIPE, timeout=_RATING_S, check=True, cwd=folder
-        )
-        told = json.loads(done.stdout)["categories"]
-        found[path] = {name: round(100 * (told[name]["score"] or 0)) for name in _CATEGORIES}
-        print(f"Lighthouse, {path}: {json.dumps(found[path])} (at least {LEAST_SCORE})", flush=True)
+    with tempfile.TemporaryDirectory() as own:
+        told_in = Path(own) / "told.json"
+        for path in _RATED:
+            words = [
+                str(node), str(lighthouse), f"http://127.0.0.1:{page.port}{path}", "--quiet", "--output=json",
+                f"--output-path={told_in}",  # it does not wait until a pipe has taken all
+                f"--only-categories={','.join(_CATEGORIES)}", "--chrome-flags=--headless=new --no-sandbox",
+                f"--max-wait-for-load={_LOADED_MS}",  # a live page never stops loading
+                f"--extra-headers={json.dumps({'Cookie': page.cookie})}",
+            ]  # fmt: skip
+            subprocess.run(words, env=env, timeout=_RATING_S, check=True, cwd=folder)
+            told = json.loads(told_in.read_bytes())
+            found[path] = {
+                name: round(100 * (told["categories"][name]["score"] or 0)) for name in _CATEGORIES
+            }
+            print(
+                f"Lighthouse, {path}: {json.dumps(found[path])} (at least {LEAST_SCORE}; the machine's "
+                f"speed is {told['environment']['benchmarkIndex']:.0f})",
+                flush=True,
+            )
     return found
 
 

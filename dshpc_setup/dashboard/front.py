@@ -67,9 +67,11 @@ class Front:
         server = await asyncio.start_server(
             self._came, sock=listening, ssl=tls, limit=_BLOCK, ssl_handshake_timeout=_HEAD_S
         )
-        async with server:
+        try:
             ready()
-            await server.serve_forever()
+            await asyncio.Event().wait()
+        finally:
+            server.close()  # and wait for no page that is open
 
     async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A proxy that is cut off, a browser that goes away: nothing to tell anybody

@@ -34,6 +34,7 @@ def people() -> Iterator[None]:
         yield
     finally:
         for name in USERS:
+            run(["pkill", "-KILL", "-u", name])  # where a test has failed in between
             run(["userdel", "--remove", name])
 
 
