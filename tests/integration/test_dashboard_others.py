@@ -96,7 +96,8 @@ class Proxy:
 
         def holds() -> bool:
             seen[0] = self.ask(path, user)
-            return words in seen[0][1]
+            page = seen[0][1]
+            return words in page or words in re.sub(r"<[^>]*>", "", page)
 
         try:
             wait_until(holds, f"{user} sees {words!r}", 120)
