@@ -236,9 +236,10 @@ def ratings(page: Page, folder: Path) -> dict[str, dict[str, int]]:
                 f"--max-wait-for-load={_LOADED_MS}",  # a live page never stops loading
                 f"--extra-headers={json.dumps({'Cookie': page.cookie})}",
             ]  # fmt: skip
-            if subprocess.run(words, env=env, timeout=_RATING_S, cwd=folder).returncode != 0:
+            done = subprocess.run(words, check=False, env=env, timeout=_RATING_S, cwd=folder)
+            if done.returncode != 0:
                 sys.exit(
-                    f"Lighthouse could not rate {path}. It needs a machine that does nothing else."
+                    f"Lighthouse could not rate {path}: it needs a machine that does nothing else."
                 )
             told = json.loads(told_in.read_bytes())
             found[path] = {
