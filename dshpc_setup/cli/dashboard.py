@@ -20,11 +20,12 @@ from dshpc_setup.project import tokens
 from dshpc_setup.project.folder import Project
 
 if TYPE_CHECKING:
+    from dshpc_setup.dashboard.others import Others
     from dshpc_setup.dashboard.serve import Place
     from dshpc_setup.dashboard.source import Inside
 
 _NODE = "dshpc-node"
-_EXTRA = ("starlette", "uvicorn", "python_multipart")
+_EXTRA = ("starlette", "uvicorn", "python_multipart", "wsproto")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Asked:
     port: int | None = None
     listen: str | None = None
     browser: bool = True
+    others: Others | None = None
 
 
 def show(project: Project, folder: Path | None, asked: Asked) -> int:
@@ -44,6 +46,8 @@ def show(project: Project, folder: Path | None, asked: Asked) -> int:
     from dshpc_setup.dashboard import browser
     from dshpc_setup.dashboard.serve import Place
 
+    if asked.others is not None and asked.others.is_asked:
+        return _serve_others(project, asked, asked.others)
     if asked.port is None and asked.listen is None:
         running = serving.address(project, serving.DASHBOARD)
         if running is not None and project.foreign is None:
@@ -61,7 +65,8 @@ def keep(project: Project, folder: Path | None, asked: Asked) -> int:
     _need_packages()
     from dshpc_setup.dashboard.serve import Place
 
-    if asked.port is not None or asked.listen is not None:
+    is_for_others = asked.others is not None and asked.others.is_asked
+    if asked.port is not None or asked.listen is not None or is_for_others:
         raise usage_error(
             "--serve listens where the setting dashboard says.",
             "--port and --listen say something else.",
@@ -79,9 +84,22 @@ def keep(project: Project, folder: Path | None, asked: Asked) -> int:
     return _serve(project, folder, place, browser=False)
 
 
+def _serve_others(project: Project, asked: Asked, others: Others) -> int:
+    from dshpc_setup.dashboard import serve_others
+
+    where = asked.listen or "127.0.0.1", asked.port or 0
+    try:
+        serve_others.serve(
+            machine_of(project), project.folder, others, where, lambda url: put(f"{url}\n")
+        )
+    except KeyboardInterrupt:
+        return interrupt_code()
+    return 0
+
+
 def _serve(project: Project, folder: Path | None, place: Place, *, browser: bool) -> int:
     from dshpc_setup.dashboard import serve as serving
-    from dshpc_setup.dashboard.source import LiveSource
+    from dshpc_setup.dashboard.live_source import LiveSource
 
     here = cluster(folder)
     machine = machine_of(project)

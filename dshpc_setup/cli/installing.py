@@ -13,7 +13,7 @@ import typer
 from dshpc_setup.cli import put
 from dshpc_setup.cli.command_line import Yes, app, examples, finish, reporter
 from dshpc_setup.cli.folders import found_project
-from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 
 if TYPE_CHECKING:
     from dshpc_setup.cli.console import ConsoleReporter
@@ -66,6 +66,7 @@ def install_commands(
             say.note(f"Removed: {len(on_path.take_away(there).removed)} files.")
         finish(Exit.OK)
         return
+    _need_lasting(Path(program()))
     if not _agreed(say, f"Put dshpc into {folder}, with its man pages and completions?"):
         return
     wants_slurm = _with_slurm(say, slurm, folder)
@@ -76,6 +77,20 @@ def install_commands(
     where = "" if to is None else f" --to {shlex.quote(str(folder))}"
     say.note(f"Undo it: dshpc install-commands{where} --remove")
     finish(Exit.OK)
+
+
+def _need_lasting(ours: Path) -> None:
+    """Raises DshpcError where it lies in a cache, as with uvx: what leads there ends when that is emptied."""
+    environment = ours.parent.parent
+    if any((above / "CACHEDIR.TAG").exists() for above in environment.parents):
+        raise DshpcError(
+            "This dshpc lies in a cache that is emptied now and then.",
+            f"{environment} was made for this one call: commands that lead there would stop working.",
+            (
+                Fix("Install it for good", "uv tool install 'dshpc-setup[dashboard]'"),
+                Fix("Then, with that one", "dshpc install-commands"),
+            ),
+        )
 
 
 def _home() -> str:

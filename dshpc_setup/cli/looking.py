@@ -125,6 +125,11 @@ def status(
     show_status(cluster.status(recorded or machine_of(project), project), json_output)
 
 
+def _for_others(name: str, metavar: str, text: str) -> object:
+    panel = "For users of other machines, behind a reverse proxy that logs them in"
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel)
+
+
 @app.command("dashboard", rich_help_panel="Inspect")
 def dashboard(
     *,
@@ -134,7 +139,7 @@ def dashboard(
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option("--listen", metavar="ADDRESS", help="Loopback address (default: 127.0.0.1)."),
+        typer.Option("--listen", metavar="ADDRESS", help="Address (default: 127.0.0.1)."),
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address; open no browser.")
@@ -143,13 +148,32 @@ def dashboard(
         bool,
         typer.Option("--serve", help="Serve where the setting dashboard says, as dshpc up has it."),
     ] = False,
+    tls_certificate: Annotated[
+        str | None, _for_others("--tls-certificate", "FILE", "Certificate to answer with (PEM).")
+    ] = None,
+    tls_key: Annotated[str | None, _for_others("--tls-key", "FILE", "Its key (PEM).")] = None,
+    login_header: Annotated[
+        str | None, _for_others("--login-header", "NAME", "Where the proxy names the user.")
+    ] = None,
+    login_from: Annotated[
+        str | None, _for_others("--login-from", "ADDRESS[,...]", "The proxy's addresses.")
+    ] = None,
+    name: Annotated[
+        str | None, _for_others("--name", "HOST[,...]", "Host as it stands in browsers' addresses.")
+    ] = None,
+    proxy_ca: Annotated[
+        str | None,
+        _for_others("--proxy-ca", "FILE", "Who signs the proxy's own certificate (PEM)."),
+    ] = None,
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Show the cluster in a browser, until Ctrl-C: GPUs, jobs, logs, files; submit and cancel."""
     from dshpc_setup.cli import dashboard as pages
+    from dshpc_setup.dashboard.others import Others
 
-    asked = pages.Asked(port, listen, browser=not no_browser)
+    others = Others(tls_certificate, tls_key, login_header, login_from, name, proxy_ca)
+    asked = pages.Asked(port, listen, browser=not no_browser, others=others)
     project = needed_project(dir)
     finish(pages.keep(project, dir, asked) if serve else pages.show(project, dir, asked))
 

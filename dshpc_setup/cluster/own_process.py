@@ -21,27 +21,32 @@ LOG = "supervisor.log"  # as units names it
 _UP_S, _DOWN_S = 20.0, 10.0
 _MOST_SAID = 2000
 _PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from dshpc_setup import cli; "
-    "sys.exit(cli.run(sys.argv[2:], 'dshpc'))"
+    "import os, sys; os.chdir(sys.argv.pop(1)); sys.path.insert(0, sys.argv[1]); "
+    "from dshpc_setup import cli; sys.exit(cli.run(sys.argv[2:], 'dshpc'))"
 )
+
+
+def program(arguments: Sequence[str], folder: str = ".") -> list[str]:
+    """The words that run `dshpc` with these arguments, in that folder."""
+    top = str(Path(dshpc_setup.__file__).parents[1])
+    return [sys.executable, "-I", "-c", _PROGRAM, folder, top, *arguments]
 
 
 def start(machine: Machine, folder: Path, arguments: Sequence[str], about: str) -> Process | None:
     """`dshpc` with these arguments; what it says lies in the folder. None where it has ended at once."""
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / LOG).write_bytes(b"")
-    top = str(Path(dshpc_setup.__file__).parents[1])
     # Under sudo it acts as who called it, as each command does
     who = [
         f"{name}={machine.env[name]}" for name in ("SUDO_UID", "SUDO_GID") if name in machine.env
     ]
-    python = [sys.executable, "-I", "-c", _PROGRAM, top, *arguments]
-    program = [*(["env", *who] if who else []), *python]
+    python = program(arguments)
+    words = [*(["env", *who] if who else []), *python]
     from dshpc_setup.builtin import rights, units  # most runs start none
 
-    process = units.start(machine, folder, program, rights.current_user(), about=about)
+    process = units.start(machine, folder, words, rights.current_user(), about=about)
     if process is None:
-        process = processes.of(machine.start_daemon(program, log=str(folder / LOG)))
+        process = processes.of(machine.start_daemon(words, log=str(folder / LOG)))
     return process
 
 

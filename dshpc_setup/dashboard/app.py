@@ -16,10 +16,12 @@ from dshpc_setup.dashboard import (
     api,
     file_pages,
     job_pages,
+    joining_pages,
     live,
     pages,
     run_pages,
     state_pages,
+    terminal_pages,
     workflow_pages,
 )
 from dshpc_setup.dashboard.guard import Guard
@@ -28,15 +30,17 @@ from dshpc_setup.dashboard.site import FOLDER, Site, get, not_found
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+_KINDS = {"js": "text/javascript", "css": "text/css"}
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
 
 def script(site: Site, request: Request) -> Response:
     """One of the browser's files."""
-    found = site.browser.files.get(request.path_params["name"])
+    name = request.path_params["name"]
+    found = site.browser.file(name)
     if found is None:
         raise HTTPException(404)
-    return Response(found, media_type="text/javascript", headers=_KEPT)
+    return Response(found, media_type=_KINDS[name.rpartition(".")[2]], headers=_KEPT)
 
 
 def application(site: Site) -> ASGIApp:
@@ -48,6 +52,8 @@ def application(site: Site) -> ASGIApp:
         *run_pages.routes(site),
         *state_pages.routes(site),
         *workflow_pages.routes(site),
+        *terminal_pages.routes(site),
+        *joining_pages.routes(site),
         *pages.routes(site),
         *file_pages.routes(site),
         *job_pages.routes(site),

@@ -22,6 +22,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.machine import Machine, web
 
 FOLDER = "browser"
+TERMINAL = "terminal"  # a kind of page
 _LIST = resources.package() / "dashboard" / "browser_files.json"
 _MOST_BYTES = 1 << 20  # of a file in them
 _SILENT_S = 10.0
@@ -29,7 +30,8 @@ _SILENT_S = 10.0
 
 @dataclass(frozen=True)
 class Package:
-    """A package of npm's registry; `files`: name that it is served by -> member of the archive."""
+    """A package of npm's registry; `files`: name that it is served by -> member of the archive; `page`: the
+    kind of page that needs it, where not all do."""
 
     name: str
     version: str
@@ -37,10 +39,11 @@ class Package:
     url: str
     integrity: str
     files: Mapping[str, str]
+    page: str = ""
 
     @property
     def archive(self) -> str:
-        return f"{self.name}-{self.version}.tgz"
+        return f"{self.name.lstrip('@').replace('/', '-')}-{self.version}.tgz"
 
 
 def packages() -> tuple[Package, ...]:
@@ -89,12 +92,33 @@ class Scripts:
         self.read()
 
 
-def of_machine(machine: Machine) -> Scripts:
+@dataclass(frozen=True)
+class Browser:
+    """The scripts of all pages, and those that a terminal needs besides."""
+
+    pages: Scripts
+    terminal: Scripts
+
+    def file(self, name: str) -> bytes | None:
+        return self.pages.files.get(name) or self.terminal.files.get(name)
+
+
+def of_machine(machine: Machine) -> Browser:
     """Those that are there; what is missing is fetched meanwhile, and in the pages from then on."""
-    scripts = Scripts(packages(), (resources.share() / FOLDER, cache(machine.env)))
-    if not scripts.read():
-        threading.Thread(target=scripts.fetch, args=(machine,), daemon=True).start()
-    return scripts
+    folders = resources.share() / FOLDER, cache(machine.env)
+    listed = packages()
+    pages = Scripts(tuple(each for each in listed if not each.page), folders)
+    terminal = Scripts(tuple(each for each in listed if each.page == TERMINAL), folders)
+    missing = [] if pages.read() else [pages]
+
+    def complete() -> None:
+        if not terminal.read():  # large, and the first page does without
+            missing.append(terminal)
+        for each in missing:
+            each.fetch(machine)
+
+    threading.Thread(target=complete, daemon=True).start()
+    return Browser(pages, terminal)
 
 
 def cache(env: Mapping[str, str]) -> Path:

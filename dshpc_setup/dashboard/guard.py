@@ -50,8 +50,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # no page of ours opens a WebSocket
-            await send({"type": "websocket.close", "code": 1008})
+        if scope["type"] == "websocket":
+            if self._may_talk(HTTPConnection(scope)):
+                await self._app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008})
             return
 
         async def with_headers(message: Message) -> None:
@@ -63,6 +66,18 @@ class Guard:
 
         answer = self._answer(scope) or self._app
         await answer(scope, receive, with_headers)
+
+    def _may_talk(self, asked: HTTPConnection) -> bool:
+        """Whether a page of ours opens this WebSocket: browsers ask nobody before they open one to us from a
+        page of somebody else's, and send the cookie along."""
+        hosts, origins = (asked.headers.getlist(name) for name in ("host", "origin"))
+        return (
+            len(hosts) == 1
+            and self._access.is_host(hosts[0])
+            and len(origins) == 1
+            and self._access.is_origin(origins[0])
+            and self._access.is_session(asked.cookies.get(self._access.cookie, ""))
+        )
 
     def _answer(self, scope: Scope) -> Response | None:
         """What is said in the place of the page; None where it may be seen."""

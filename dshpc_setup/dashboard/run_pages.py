@@ -27,6 +27,8 @@ def routes(site: Site) -> list[Any]:
     return [
         get("/run", run, site),
         get("/run/{name}", run_method, site),
+        get("/notebook", notebook, site),
+        post("/notebook", begin_notebook, site),
         post("/run", submit_command, site),
         post("/run/{name}", submit_method, site),
     ]
@@ -70,6 +72,17 @@ def _command_page(site: Site, given: Mapping[str, str], **more: Any) -> Response
     values = {"error": None, "answer": None, "typed": "", **more}
     methods = site.source.methods()
     return site.page("run.html", here="run", methods=methods, method=None, given=given, **values)
+
+
+def notebook(site: Site, request: Request) -> Response:
+    return site.page("notebook.html", here="run", one=site.notebook)
+
+
+def begin_notebook(site: Site, request: Request, form: FormData) -> Response:
+    given = _resources(_texts(form))
+    words = [f"--{name.replace('_', '-')}={text}" for name, text in given.items()]
+    site.notebook.begin(["lab", "--no-browser", *words])
+    return seen_other("/notebook")
 
 
 def run_method(site: Site, request: Request) -> Response:

@@ -19,8 +19,8 @@ from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.browser import TITLE
 from dshpc_setup.dashboard.browser_files import of_machine
+from dshpc_setup.dashboard.live_source import LiveSource
 from dshpc_setup.dashboard.site import Site
-from dshpc_setup.dashboard.source import LiveSource
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import browser as browser_of
 from dshpc_setup.machine import listeners
@@ -29,6 +29,7 @@ _FIRST_S = 0.5  # for the first answers, before the address is said
 _GONE_S = 2.0
 _REPAIR_S = 60.0  # that is being done while we are to end
 _MOST_AT_ONCE = 200
+_MOST_WORD = 1 << 17  # of a WebSocket: what is pasted comes in parts
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def serve(source: LiveSource, place: Place, says: Says, *, browser: bool) -> Non
     DshpcError."""
     host = loopback(place.address)
     diagnose.catalogue()
-    with contextlib.closing(_listening(host, place.port)) as listening:
+    with contextlib.closing(listening_at(host, place.port)) as listening:
         port = listening.getsockname()[1]
         named = f"[{host}]" if ":" in host else host
         access = Access(port, {*LOOPBACK, named}, token=place.token)
@@ -78,6 +79,7 @@ def serve(source: LiveSource, place: Place, says: Says, *, browser: bool) -> Non
             if site.fixing.runs:
                 says.note("A repair is being done: it is waited for. Ctrl-C ends it half-way.")
                 site.fixing.wait(_REPAIR_S)
+            site.terminals.end_all()
             board.stop()
 
 
@@ -95,18 +97,19 @@ def loopback(address: str) -> str:
     if not known.is_loopback:
         raise DshpcError(
             f"--listen {address}: others could reach the dashboard there.",
-            "It acts as the user who starts it, and has neither TLS nor a login: that takes a reverse "
-            "proxy, which it does not support yet.",
+            "It acts as the user who starts it, and has neither TLS nor a login.",
             (
                 "Leave --listen out, and come by ssh from elsewhere: ssh -L 8410:127.0.0.1:8410 HOST, "
                 "with --port 8410 here.",
+                "Or put a reverse proxy before it that logs users in, and say all of: --tls-certificate "
+                "--tls-key --login-header --login-from --name (docs/how-to/dashboard.md)",
             ),
             Exit.USAGE,
         )
     return host
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_at(host: str, port: int) -> socket.socket:
     try:
         return listeners.listen(host, port)
     except OSError as error:
@@ -124,7 +127,8 @@ def _server(app: object) -> uvicorn.Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         http="h11",
-        ws="none",
+        ws="wsproto",
+        ws_max_size=_MOST_WORD,
         lifespan="off",
         # What fails is told by the page; a traceback holds what jobs and users wrote
         log_level="error" if os.environ.get("DSHPC_DEBUG") == "1" else "critical",

@@ -23,10 +23,12 @@ from starlette.routing import Route
 from dshpc_setup import resources
 from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.board import Board
-from dshpc_setup.dashboard.browser_files import Scripts
+from dshpc_setup.dashboard.browser_files import Browser, Scripts
 from dshpc_setup.dashboard.fixing import Fixing
 from dshpc_setup.dashboard.guard import BEARER
+from dshpc_setup.dashboard.notebooks import Notebook
 from dshpc_setup.dashboard.source import JobReport, Source
+from dshpc_setup.dashboard.terminals import Terminals
 from dshpc_setup.dashboard.threads import in_thread
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import view
@@ -62,17 +64,25 @@ class Site:
     source: Source
     board: Board
     access: Access
-    browser: Scripts = field(default_factory=lambda: Scripts((), ()))
+    browser: Browser = field(default_factory=lambda: Browser(Scripts((), ()), Scripts((), ())))
     _reports: dict[str, JobReport] = field(default_factory=dict, repr=False)
     _flows: dict[str, _Flow] = field(default_factory=dict, repr=False)
 
     @property
     def scripts(self) -> tuple[str, ...]:
-        return self.browser.names
+        return self.browser.pages.names
 
     @cached_property
     def fixing(self) -> Fixing:
         return Fixing(self.source)
+
+    @cached_property
+    def terminals(self) -> Terminals:
+        return Terminals(self.source.terminal)
+
+    @cached_property
+    def notebook(self) -> Notebook:
+        return Notebook(self.source.notebook)
 
     @cached_property
     def _templates(self) -> jinja2.Environment:

@@ -89,11 +89,16 @@ def serve(machine: Machine, project: Project, port: int) -> None:
     service.serve(machine, operations.target(project), settings, port)
 
 
+def line(made: Made) -> str:
+    """What is typed on the machine that is to join."""
+    return f"./configure-environment --yes --join {made.token.text()}"
+
+
 def lines(made: Made) -> list[str]:
     """What is printed."""
     many = "one machine" if made.once else "any number of machines"
     return [
-        f"./configure-environment --yes --join {made.token.text()}",
+        line(made),
         "",
         f"Type that line on the machine that is to join, in a checkout of this version. It is good for "
         f"{made.ttl}, for {many}.",

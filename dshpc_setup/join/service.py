@@ -19,6 +19,7 @@ from dshpc_setup.join import certificate, cluster_facts, messages, tokens
 from dshpc_setup.join.answering import Desk
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.listeners import listen
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 
 NOTE = f"{tokens.FOLDER}/service.json"
@@ -29,6 +30,7 @@ _TALK_S = 30.0
 _LOOK_S = 1.0
 _GRACE_S = 600.0  # who has the key already may still say that all is done
 _MOST_LOG = 1 << 20
+_SHOWN_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,15 @@ def _wait_for_first_byte(stream: socket.socket) -> None:
     if not stream.recv(1, socket.MSG_PEEK):
         raise ConnectionAbortedError
     stream.settimeout(_TALK_S)
+
+
+def said(project: Project) -> str:
+    """The end of its log; empty where it never ran."""
+    try:
+        text = (project.folder / LOG).read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+    return "".join(text.splitlines(keepends=True)[-_SHOWN_LINES:])
 
 
 def _log(cluster: Target) -> Callable[[str], None]:

@@ -27,6 +27,8 @@ def main(address: str, axe: str, job: str, array: str) -> dict[str, Any]:
             "/workflows/pages",
             "/health/fix",
             "/nodes",
+            "/joining",
+            "/notebook",
             "/setup/try?name=simulate&value=t4:1",
             f"/jobs/{array}",
         ),

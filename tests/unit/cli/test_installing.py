@@ -56,6 +56,22 @@ def test_slurms_commands_are_left_out_where_that_is_said(
     assert f"install-commands --to {home / 'b'} --remove" in capsys.readouterr().err
 
 
+def test_what_lies_in_a_cache_is_not_installed(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As uvx has it. An environment has such a mark of its own, too."""
+    cache = home / "uv"
+    monkeypatch.setenv("DSHPC_COMMAND", str(cache / "archive/x/bin/dshpc"))
+    (cache / "archive/x").mkdir(parents=True)
+    (cache / "archive/x/CACHEDIR.TAG").touch()
+    assert install("--yes", "--to", str(home / "a")) == 0
+    (cache / "CACHEDIR.TAG").touch()
+    assert install("--yes") == 2
+    assert "uv tool install" in capsys.readouterr().err
+    assert not (home / ".local").exists()
+    assert install("--remove", "--yes", "--to", str(home / "a")) == 0
+
+
 def test_nothing_is_done_unasked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert install() == 2
     assert "--yes" in capsys.readouterr().err

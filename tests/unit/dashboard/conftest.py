@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +19,15 @@ from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.site import Site
-from dshpc_setup.dashboard.source import Agrees, JobReport, Jobs, Told
+from dshpc_setup.dashboard.source import Agrees, JobReport, Jobs, Joining, Told
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.jobs.view import View
+from dshpc_setup.join.giving import Made
+from dshpc_setup.join.token import Token
+from dshpc_setup.machine.pseudo_terminal import Size
 from dshpc_setup.methods import store
 from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.store import Entry
@@ -124,6 +128,44 @@ def _gpus() -> GpusNow:
     return GpusNow(Gpus("present", devices), readings, cluster)
 
 
+class FakeChild:
+    """Prints what it is given, answers each key with itself, and ends at an "x"."""
+
+    def __init__(self, prints: list[bytes]) -> None:
+        self._prints: queue.Queue[bytes] = queue.Queue()
+        for each in prints:
+            self._prints.put(each)
+        self.typed = b""
+        self.size: Size | None = None
+        self.ended: int | None = None
+
+    def read(self) -> bytes:
+        return self._prints.get()
+
+    def type(self, keys: bytes) -> bool:
+        self.typed += keys
+        self._prints.put(keys)
+        if keys == b"x":
+            self._end(3)
+        return True
+
+    def resize(self, size: Size) -> None:
+        self.size = size
+
+    def code(self) -> int | None:
+        return self.ended
+
+    def hang_up(self) -> None:
+        self._end(129)
+
+    def close(self) -> None:
+        return None
+
+    def _end(self, code: int) -> None:
+        self.ended = code
+        self._prints.put(b"")
+
+
 @dataclass
 class FakeSource:
     """What the functions would say, and what was asked of them."""
@@ -156,6 +198,8 @@ class FakeSource:
     )
     watched: tuple[Told, ...] = ()
     told_others: tuple[GpusNow, ...] = ()
+    told_joining: Joining = field(default_factory=Joining)
+    prints: list[bytes] = field(default_factory=list)
     fails: DshpcError | None = None
     done: list[Any] = field(default_factory=list)
 
@@ -194,6 +238,28 @@ class FakeSource:
         if job not in self.reports:
             raise DshpcError(f"There is no job {job}.")
         return self.reports[job]
+
+    def terminal(self, words: Sequence[str], size: Size) -> FakeChild:
+        self._may_fail()
+        self.done.append(("terminal", tuple(words)))
+        return FakeChild(self.prints)
+
+    def notebook(self, words: Sequence[str]) -> str:
+        self._may_fail()
+        self.done.append(("notebook", tuple(words)))
+        return "http://127.0.0.1:9999/lab?token=abc"
+
+    def joining(self) -> Joining:
+        self._may_fail()
+        return self.told_joining
+
+    def give_token(self, ttl: str, *, once: bool) -> Made:
+        self._may_fail()
+        self.done.append(("token", ttl, once))
+        return Made(Token("10.0.0.1", 6900, "a" * 64, "b" * 12, "c" * 32), ttl, once)
+
+    def revoke_tokens(self) -> None:
+        self.done.append(("revoke",))
 
     def cancel(self, job: str) -> str:
         self._may_fail()

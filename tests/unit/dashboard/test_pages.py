@@ -335,7 +335,7 @@ def test_before_the_first_answer_the_pages_say_so(visitor: Visitor) -> None:
 def test_pages_refresh_themselves_where_there_are_no_scripts(visitor: Visitor) -> None:
     assert '<meta http-equiv="refresh" content="5">' in visitor.page("/")
     assert "http-equiv" not in visitor.page("/setup")
-    visitor.site.browser.files = {"htmx.min.js": b"1"}
+    visitor.site.browser.pages.files = {"htmx.min.js": b"1"}
     page = visitor.page("/")
     assert (
         visitor.get("/static/browser/htmx.min.js")

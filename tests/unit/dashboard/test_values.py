@@ -17,8 +17,9 @@ from dshpc_setup.dashboard import charts
 from dshpc_setup.dashboard.board import LOOKED_S, Board
 from dshpc_setup.dashboard.browser_files import Package, Scripts, packages
 from dshpc_setup.dashboard.history import HOUR_S, History, key
+from dshpc_setup.dashboard.live_source import LiveSource, answer
 from dshpc_setup.dashboard.pages import free
-from dshpc_setup.dashboard.source import Jobs, LiveSource, Told, answer
+from dshpc_setup.dashboard.source import Jobs, Told
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult
 from tests.unit.dashboard.conftest import FakeSource, a_job

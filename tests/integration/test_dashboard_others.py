@@ -1,0 +1,220 @@
+"""The dashboard behind a reverse proxy: who is not it gets nothing, and each user acts as himself."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import ssl
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.integration.cluster import ROOT, Cluster, as_user, command, environment, run, wait_until
+from tests.integration.web_socket import web_socket
+
+pytestmark = pytest.mark.engines("docker", why="other users reach the cluster through Docker")
+
+NAME = "gpu.example.org"
+HEADER = "X-Forwarded-Preferred-Username"
+USERS = ("dshpc-ada", "dshpc-bob")
+
+
+@pytest.fixture(scope="module")
+def people() -> Iterator[None]:
+    group = str(Path("/var/run/docker.sock").stat().st_gid)
+    try:
+        for name in USERS:
+            run(["useradd", "--create-home", "--user-group", "--groups", group, name]).good()
+        yield
+    finally:
+        for name in USERS:
+            run(["pkill", "-KILL", "-u", name])  # where a test has failed in between
+            run(["userdel", "--remove", name])
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of the dashboard's, and one of the proxy's; each signs itself."""
+    folder = tmp_path_factory.mktemp("pki")
+    for name in ("server", "proxy"):
+        made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+        files = ("-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem")
+        more = ("-nodes", "-days", "2", "-subj", f"/CN={name}")
+        run([*made, *files, *more, "-addext", "subjectAltName=IP:127.0.0.1"]).good()
+        (folder / f"{name}.key").chmod(0o600)
+    return folder
+
+
+@dataclass
+class Proxy:
+    """As one would ask for a user who has logged in."""
+
+    port: int
+    tls: ssl.SSLContext
+
+    def ask(
+        self,
+        path: str,
+        user: str | None = None,
+        form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, str]:
+        status, text, _ = self.told(path, user, form, headers)
+        return status, text
+
+    def told(
+        self,
+        path: str,
+        user: str | None,
+        form: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+    ) -> tuple[int, str, str]:
+        line = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.tls)
+        more = {"Host": NAME, "Cookie": "of-the-proxy=1", **({HEADER: user} if user else {})}
+        if form is not None:
+            more["Content-Type"] = "application/x-www-form-urlencoded"
+            more["Origin"] = f"https://{NAME}"
+        try:
+            method = "GET" if form is None else "POST"
+            line.request(
+                method, path, urlencode(form) if form else None, {**more, **(headers or {})}
+            )
+            with line.getresponse() as answer:
+                return answer.status, answer.read().decode(), answer.getheader("Location", "")
+        finally:
+            line.close()
+
+    def waits_for(self, path: str, user: str, words: str) -> None:
+        """Until the page holds them; one that is not there says why."""
+        seen = [(0, "")]
+
+        def holds() -> bool:
+            seen[0] = self.ask(path, user)
+            page = seen[0][1]
+            return words in page or words in re.sub(r"<[^>]*>", "", page)
+
+        try:
+            wait_until(holds, f"{user} sees {words!r}", 120)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {seen[0]}") from None
+
+    def post(self, path: str, user: str, **form: str) -> tuple[int, str, str]:
+        csrf = re.search(r'name="csrf" value="([^"]+)"', self.ask("/run", user)[1])
+        assert csrf is not None
+        return self.told(path, user, {"csrf": csrf[1], **form}, None)
+
+
+def options(pki: Path) -> list[str]:
+    return [
+        *("--tls-certificate", f"{pki}/server.pem", "--tls-key", f"{pki}/server.key"),
+        *("--login-header", HEADER, "--login-from", "127.0.0.1", "--name", NAME),
+        *("--proxy-ca", f"{pki}/proxy.pem"),
+    ]
+
+
+@contextmanager
+def opened(cluster: Cluster, pki: Path) -> Iterator[Proxy]:
+    child = subprocess.Popen(
+        command("dshpc", "dashboard", *options(pki)),
+        cwd=cluster.folder,
+        env=environment({**cluster.env, "PYTHONUNBUFFERED": "1"}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        address = re.fullmatch(r"https://127\.0\.0\.1:(\d+)/\n", line)
+        assert address is not None, line + child.communicate(timeout=30)[1]
+        tls = ssl.create_default_context(cafile=f"{pki}/server.pem")
+        tls.load_cert_chain(f"{pki}/proxy.pem", f"{pki}/proxy.key")
+        yield Proxy(int(address[1]), tls)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=40)
+        assert (child.returncode, out, err) == (130, "", "")
+    finally:
+        child.kill()
+
+
+def test_it_refuses_to_begin_without(standard: Cluster, pki: Path, people: None) -> None:
+    """TLS, a login, a proxy that nobody else can be, and the right to act as others."""
+    whole = options(pki)
+    for given, words in (
+        (["--listen", "0.0.0.0"], "neither TLS nor a login"),
+        (whole[2:], "--tls-certificate"),
+        (["--listen", "0.0.0.0", *whole[:4]], "--login-header, --login-from, --name"),
+        (whole[:-2], "every user of this machine"),
+    ):
+        refused = standard.dshpc("dashboard", *given)
+        assert refused.code == 64, refused
+        assert words in refused.stderr
+    env = {"DSHPC_DIR": str(standard.folder)}
+    open_to_all = [each.replace(".key", ".pem") for each in whole]
+    refused = as_user(5001, "dshpc", "dashboard", *open_to_all, cwd=standard.folder, env=env)
+    assert refused.code == 2, refused
+    assert "takes root" in refused.stderr
+
+
+def test_each_user_acts_as_himself(standard: Cluster, pki: Path, people: None) -> None:
+    ada, bob = USERS
+    with opened(standard, pki) as proxy:
+        stranger = Proxy(proxy.port, ssl.create_default_context(cafile=f"{pki}/server.pem"))
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            stranger.ask("/", ada)
+        assert proxy.ask("/")[0] == 401
+        assert proxy.ask("/", "../root")[0] == 401
+        assert proxy.ask("/", ada, headers={"Host": "evil.example"})[0] == 400
+        assert proxy.ask("/", ada, headers={"Origin": "https://evil.example"})[0] == 403
+        assert proxy.ask("/", "root")[0] == 403
+        assert proxy.ask("/", "nobody-of-that-name")[0] == 403
+        proxy.waits_for("/", ada, "2 of 2 h100")
+
+        code, text, place = proxy.post(
+            "/run", ada, command="sh -c 'id -un; sleep 300'", act="submit"
+        )
+        assert code == 303, text
+        page = place.partition("?")[0]
+        number = page.rpartition("/")[2]
+        try:
+            users = standard.said("squeue", "-h", "-j", number, "-o", "%u")
+            assert users.strip() == ada
+            proxy.waits_for(page, ada, f">{ada}")
+            # He sees that there is a job, as Slurm tells everybody, and neither reads nor ends it
+            proxy.waits_for("/jobs", bob, f'href="{page}"')
+            assert proxy.ask(f"{page}/raw/output.log", bob)[0] == 409
+            assert proxy.post(f"{page}/cancel", bob)[0] == 409
+            code, _, inputs = proxy.post(
+                "/run", bob, command="true", act="submit", paths="/etc/shadow"
+            )
+            assert (code, inputs) == (200, "")
+            _terminal(standard, proxy, bob)
+            assert proxy.post(f"{page}/cancel", ada)[0] == 303
+        finally:
+            standard.said("scancel", number)
+    left = run(["pgrep", "-u", f"{ada},{bob}", "-f", str(ROOT / "dshpc_setup")])
+    assert left.stdout == ""
+
+
+def _terminal(cluster: Cluster, proxy: Proxy, user: str) -> None:
+    proxy.waits_for("/run", user, "Open a shell")
+    code, text, place = proxy.post("/terminals", user, gpus="1")
+    assert code == 303, text
+    head = {"Host": NAME, "Origin": f"https://{NAME}", HEADER: user}
+    with web_socket(proxy.port, f"{place}/socket", {**head, "Origin": "null"}, proxy.tls) as line:
+        assert line.refused == 403
+    with web_socket(proxy.port, f"{place}/socket", head, proxy.tls) as line:
+        line.until(b"$")
+        line.send(b"echo i-am-$(id -un)-\n")
+        line.until(f"i-am-{user}-".encode())
+        line.send(b"exit\n")
+        line.until(b"never said")
+    assert line.closed == 1000
