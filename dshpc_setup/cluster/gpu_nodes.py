@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dshpc_setup.cluster import gpu_jobs, operations, workers
+from dshpc_setup.cluster import gpu_jobs, targets, workers
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus
 from dshpc_setup.cluster.gpus import DEADLINE_S, GpusNow
 from dshpc_setup.errors import DshpcError, usage_error
@@ -48,7 +48,7 @@ def of_workers(
 ) -> tuple[GpusNow, ...]:
     """Those of the other nodes, asked beside each other: one that is silent holds up no other."""
     try:
-        there = workers.of_project(machine, project, operations.target(project).container)
+        there = workers.of_project(machine, project, targets.target(project).container)
     except DshpcError:
         return ()
     known = {each.node: each.cluster for each in before}

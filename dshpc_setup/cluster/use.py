@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dshpc_setup import codec
-from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.cluster.targets import ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, Fix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.cluster import operations
+from dshpc_setup.cluster import targets
 from dshpc_setup.container import far
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.join import cluster_facts, service, tokens
@@ -30,9 +30,9 @@ def give(machine: Machine, project: Project, ttl: str, *, once: bool) -> Made:
     """Raises DshpcError where Slurm listens for no other machine, or the cluster does not run."""
     seconds = _seconds(ttl)
     project.need_own()
-    cluster, settings = operations.target(project), project.settings(machine.env)
+    cluster, settings = targets.target(project), project.settings(machine.env)
     cluster_facts.refuse_deaf(settings)
-    container = operations.ours(machine, cluster)
+    container = targets.ours(machine, cluster)
     if container is None or not container.running:
         raise DshpcError(
             "The cluster does not run, and nobody can join it.", "", ("Start it: dshpc up",)
@@ -62,7 +62,7 @@ def revoke(project: Project) -> tuple[str, ...]:
     """The ids of those that lived; the service ends. Nodes that have joined stay."""
     project.need_own()
     gone = tokens.revoke(project, time.time())
-    service.stop(operations.target(project))
+    service.stop(targets.target(project))
     return gone
 
 
@@ -76,7 +76,7 @@ def serve(machine: Machine, project: Project, port: int) -> None:
     """What the service's own process does."""
     project.need_own()
     settings: Settings = project.settings(machine.env)
-    service.serve(machine, operations.target(project), settings, port)
+    service.serve(machine, targets.target(project), settings, port)
 
 
 def lines(made: Made) -> list[str]:
