@@ -11,7 +11,7 @@ from typing import Any
 
 from dshpc_setup import engine_door
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_needs
+from dshpc_setup.cli import exec_caller, exec_needs
 from dshpc_setup.cluster import compose_file
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.engine import containers
@@ -71,7 +71,7 @@ def not_seen(call: execution.Call) -> str:
     """For who stands in a folder that jobs do not see, before the command runs elsewhere."""
     more = [name for name in ("homes", "mounts") if call.runtime.get(name)]
     places = " or ".join(("the work folder", *more))
-    folder = execution._here() or "DIR"
+    folder = exec_caller.current_folder() or "DIR"
     if f"{call.work}/".startswith(f"{folder}/"):  # the project's, most often
         return (
             f"this folder is not in {places}: commands run in {call.work}, and files elsewhere are not "

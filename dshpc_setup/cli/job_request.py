@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, stopping
+from dshpc_setup.cli import exec_caller, exec_stdin, stopping
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
@@ -50,7 +50,7 @@ class Cluster:
         from dshpc_setup.machine.local import LocalMachine
 
         call = execution.Call(execution.NODE, ["job", "submit"], self.runtime)
-        user = execution.calling_user(os.environ)
+        user = exec_caller.calling_user(os.environ)
         words = ("dshpc-node", "add-ground", self.work, str(user[0]), str(user[1]))
         LocalMachine().run(call.engine.run_in(call.container, *words), deadline_s=_ANSWER_S)
 
@@ -64,7 +64,7 @@ def cluster(folder: str | Path | None) -> Cluster:
     """That of the folder named, else of the one that we stand in; raises DshpcError without one."""
     where = environ(folder)
     runtime = execution.runtime(where)
-    user = execution.calling_user(os.environ)
+    user = exec_caller.calling_user(os.environ)
     owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
     return Cluster(runtime, execution.project_folder(where), owner)
 
@@ -90,7 +90,7 @@ def ask(
 
     call = execution.Call(execution.NODE, ["job", verb], runtime)
     call.mode = exec_stdin.DIRECT
-    argv = call.client(execution.calling_user(os.environ), os.environ)
+    argv = call.client(exec_caller.calling_user(os.environ), os.environ)
     said: list[str] = []
     machine = LocalMachine()
     handed = request.to_json()

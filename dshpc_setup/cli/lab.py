@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, put, ssh_proxy
+from dshpc_setup.cli import exec_caller, exec_stdin, put, ssh_proxy
 from dshpc_setup.cli.job_request import Cluster, ask, cluster
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
@@ -208,7 +208,7 @@ def _joining(here: Cluster, words: list[str]) -> list[str]:
     """The program that joins its streams to the server in the job."""
     call = execution.Call("exec", words, here.runtime)
     call.mode, call.folder = exec_stdin.DIRECT, call.work
-    return call.client(execution.calling_user(os.environ), os.environ)
+    return call.client(exec_caller.calling_user(os.environ), os.environ)
 
 
 def _open(url: str) -> None:
