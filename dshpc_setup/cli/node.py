@@ -184,7 +184,7 @@ def node_remove(
     """Take a node out of the cluster for good. Asks while jobs run there; other nodes keep theirs."""
     from dshpc_setup.cluster.stopping import MayStop
     from dshpc_setup.setup import node_removal
-    from dshpc_setup.setup.pipeline import Options
+    from dshpc_setup.setup.run import Options
 
     project = needed_project(dir)
     here = this_machine()

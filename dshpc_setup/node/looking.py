@@ -55,7 +55,7 @@ def doctor(rest: list[str]) -> int:
 def sample_use(rest: list[str]) -> int:
     import gc
 
-    from dshpc_setup.container import use_sampler
+    from dshpc_setup.container import use_service
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.settings import load
     from dshpc_setup.slurm.paths import Paths
@@ -63,7 +63,7 @@ def sample_use(rest: list[str]) -> int:
     no_arguments(rest)
     machine = LocalMachine()
     gc.freeze()  # each sample is a fork: what is never looked at again stays shared
-    use_sampler.main(machine, Paths(), load(env=dict(os.environ)))
+    use_service.main(machine, Paths(), load(env=dict(os.environ)))
     return 0
 
 

@@ -157,7 +157,8 @@ def _refuse_still_out(site: Site, container: str, name: str) -> None:
 
 def _render(site: Site, repair: Repair) -> None:
     """configure-environment without the build; what it did not change keeps no copy."""
-    from dshpc_setup.setup.pipeline import Configure, Options
+    from dshpc_setup.setup.pipeline import Configure
+    from dshpc_setup.setup.run import Options
 
     project = _project(site)
     before = {path: _remembered(path) for path in repair.changes}

@@ -15,8 +15,9 @@ from dshpc_setup.errors import Fix, usage_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
-from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.pipeline import Configure
 from dshpc_setup.setup.report import StepReporter
+from dshpc_setup.setup.run import Options
 from dshpc_setup.terminal.sanitize import plain
 
 _SETTING = "nodes"

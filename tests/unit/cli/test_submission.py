@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app, exec_trouble, job_request, submission, submitting
+from dshpc_setup.cli import app, exec_caller, exec_trouble, job_request, submission, submitting
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli.job_request import UnansweredError
 from dshpc_setup.cli.submission import Line, parsed
@@ -361,7 +361,7 @@ def test_copies_stay_where_a_submission_may_still_read_them(
     monkeypatch.setattr(submission, "ask", refuse)
     monkeypatch.setattr(execution, "runtime", lambda _: runtime)
     monkeypatch.setattr(execution, "project_folder", lambda _: str(tmp_path))
-    monkeypatch.setattr(execution, "calling_user", lambda _: (os.geteuid(), 0, "u"))
+    monkeypatch.setattr(exec_caller, "calling_user", lambda _: (os.geteuid(), 0, "u"))
     line = Line("run", CommandLine(command=("true",), inputs=(str(tmp_path / "data"),)))
     with pytest.raises(DshpcError):
         submission.carry_out(line)
