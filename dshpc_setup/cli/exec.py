@@ -18,7 +18,7 @@ import time
 
 from dshpc_setup import engine_client
 from dshpc_setup.cli import exec_caller, exec_stdin, exec_zone
-from dshpc_setup.project import trust
+from dshpc_setup.project import trust, writers
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def say_ignored(ignored: Sequence[trust.Place]) -> None:
         if at.fault is not None:
             why = at.fault.why
         elif at.foreign:
-            why = f"It belongs to {trust.user_name(at.uid)}."
+            why = f"It belongs to {writers.user_name(at.uid)}."
         say(f"{at.folder}/{trust.OWN} is ignored. {why}")
 
 

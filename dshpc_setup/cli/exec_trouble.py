@@ -17,9 +17,10 @@ from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import Machine, local
-from dshpc_setup.project import trust
-from dshpc_setup.project.folder import LABEL, Project, unsafe
-from dshpc_setup.project.folder import no_project as none_found
+from dshpc_setup.project import trust, writers
+from dshpc_setup.project.folder import LABEL, Project
+from dshpc_setup.project.refusals import no_project as none_found
+from dshpc_setup.project.refusals import unsafe
 from dshpc_setup.terminal.command_names import as_called
 
 _ASK_S = 20.0
@@ -62,7 +63,7 @@ def need_label(runtime: Mapping[str, Any], place: trust.Place) -> None:
     if found.labels.get(LABEL) != place.folder or not told <= found.mounts.keys():
         raise DshpcError(
             f"The container {container} is not of the cluster in {place.folder}.",
-            f"That folder belongs to {trust.user_name(place.uid)}; what it says is not believed.",
+            f"That folder belongs to {writers.user_name(place.uid)}; what it says is not believed.",
             ("Go to your own project's folder, or name it in DSHPC_DIR.",),
         )
 
