@@ -22,6 +22,7 @@ from dshpc_setup.terminal.command_names import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 180.0  # for each job: 140 s for sbatch, and what --no-wait asks for
+_OF_THE_ENGINE = ("Error response from daemon: ", "Error: No such container")
 _STATUS = "See its state: dshpc status"
 # as-user's own exit codes, and those of `docker exec` where it could start nothing
 _NEVER_BEGUN = (2, 3, int(Exit.USAGE), 125, 126, 127)
@@ -174,10 +175,12 @@ def _copies(handed: Mapping[str, Any]) -> list[str]:
 
 
 def _heard(text: str, said: list[str]) -> None:
-    """A line of either stream: all but the answer is for people, at once."""
+    """A line of either stream: all but the answer is for people, at once. Not what the engine's client says
+    of a container that it did not reach: why, _without_answer finds out."""
     if not text.startswith("{") and text.strip():
         said.append(text.rstrip())
-        _say(text.rstrip())
+        if not text.startswith(_OF_THE_ENGINE):
+            _say(text.rstrip())
 
 
 def _say(text: str) -> None:

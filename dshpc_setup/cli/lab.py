@@ -93,11 +93,19 @@ def _need_answer(here: Cluster, words: list[str], job: str) -> None:
 
 
 def _request(line: Line, here: Cluster, linger_s: float, token: str) -> Request:
-    incoming = Incoming(here.work, here.owner, False, here.prepare)
+    """With its environments, made where they are not there yet: once the cluster can have such a job."""
+    foreseen = _built(line, here, linger_s, token, dry=True)
+    if not os.path.isdir(foreseen.environment or ""):
+        ask(here.runtime, "submit", replace(foreseen, dry_run=True))
+    return _built(line, here, linger_s, token, dry=False)
+
+
+def _built(line: Line, here: Cluster, linger_s: float, token: str, *, dry: bool) -> Request:
+    incoming = Incoming(here.work, here.owner, dry, here.prepare)
     kernels = None
     if line.env is not None:
         kernels = environments.ready(line.env, incoming)
-        if not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
+        if not dry and not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
             raise usage_error(
                 f"Notebooks cannot run in the environment of {line.env}: it has no kernel.", "",
                 "Declare the package ipykernel there, too.",

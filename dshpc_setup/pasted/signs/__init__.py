@@ -1,4 +1,4 @@
-"""What programs say, and the findings it is a sign of. A table for each who says it; in it, what is more telling stands first.
+"""What programs say, and the findings it is a sign of: a table for each who says it, the more telling first.
 
 Beside this table count the catalogue of refusals (`passthrough.causes`) and the checks of the kernel's log;
 what these know is not said here again, and a line in the kernel's own form is for its checks alone. Here

@@ -269,6 +269,23 @@ def test_a_client_that_ends_without_an_answer_may_have_submitted_it(
     assert ("It may have been submitted: dshpc job list" in told.value.resolution) is unsure
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Error response from daemon: No such container: p-slurm", False),
+        ("Error: No such container: p-slurm", False),
+        ("dshpc: it waits for the cluster", True),
+    ],
+)
+def test_the_engines_own_words_are_kept_for_the_error(
+    text: str, shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    job_request._heard(text, said)
+    assert said == [text]
+    assert (capsys.readouterr().err == f"{text}\n") is shown
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
     answers: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
