@@ -37,8 +37,8 @@ def backup(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Save queue, users, keys, accounting and records of use in a file; jobs go on."""
-    from dshpc_setup.cli.cleaning import size
     from dshpc_setup.cluster.backup import save
+    from dshpc_setup.terminal.amounts import size
 
     project = needed_project(dir)
     saved = save(machine_of(project), project, file.expanduser().absolute(), reporter(yes))

@@ -25,6 +25,7 @@ from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.job_states import SlurmJob
+from dshpc_setup.slurm.pending import parse_tres
 from dshpc_setup.usage import ledger, live, runs
 from dshpc_setup.usage.live import Gauge, LiveJob
 from dshpc_setup.usage.records import HeldGpu, JobUse
@@ -42,7 +43,6 @@ _COLUMNS = (
 )
 _MOST_IDS = 200
 _WARN_BEFORE_S = 600.0
-_UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 
 @dataclass
@@ -282,7 +282,7 @@ class Sampler:
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)
-        tres = dict(part.partition("=")[::2] for part in job.tres.split(","))
+        tres = parse_tres(job.tres)
         return JobUse(
             id=job.id, own=job.own, run=run.run, user=job.user, uid=job.uid, name=job.name,
             state=job.state if is_last else "REQUEUED",
@@ -293,8 +293,8 @@ class Sampler:
             method=method, log=own_log or log,
             gpus=tuple(replace(gpu, use=gauges[name].use() if (name := live.key_of(gpu)) in gauges else None)
                        for gpu in gpus),
-            cpus=int(tres["cpu"]) if tres.get("cpu", "").isdecimal() else None,
-            cpu_s=run.cpu_s, memory_mib=_mib(tres.get("mem", "")),
+            cpus=tres.get("cpu"),
+            cpu_s=run.cpu_s, memory_mib=tres.get("mem"),
             peak_memory_mib=max((peak for peak in peaks if peak), default=None),
         )  # fmt: skip
 
@@ -354,14 +354,6 @@ def _of_workspace(job: Ended | SlurmJob) -> tuple[str | None, str | None]:
         return None, None
     name = record.request.get("name") if record.request.get("kind") == "method" else None
     return (job_states.shown(name, 100) if isinstance(name, str) else None), record.log(job.task)
-
-
-def _mib(text: str) -> int | None:
-    """Slurm's "2711M", "1.50G"."""
-    try:
-        return round(float(text[:-1]) * _UNITS[text[-1:]]) if text[-1:] in _UNITS else None
-    except ValueError:
-        return None
 
 
 def _name_of(uid: int) -> str:
