@@ -73,7 +73,7 @@ def carry_out(line: Line) -> int:
     soon = [_SOON if word.startswith("--wait=") else word for word in words]
     url = _forwarded(here, soon, right, browser=line.browser and os.isatty(1))
     put(f"{url}\n")
-    _say(f"job {job} goes on without this terminal. See it again: dshpc lab --attach")
+    _say(f"job {job} keeps running without this terminal. See it again: dshpc lab --attach")
     ends = f"It ends {line.linger} after its last use. " if is_new else ""
     _say(f"{ends}End it now: dshpc job cancel {job}")
     return int(Exit.OK)
@@ -184,7 +184,7 @@ class _State:
                 os.kill(self.pid, signal.SIGTERM)
         if not locks.hold(self.handle, fcntl.LOCK_EX, _TAKE_S):
             raise DshpcError(
-                "Another dshpc lab is just beginning.", "", ("Run this again in a moment.",),
+                "Another dshpc lab is just starting.", "", ("Run this again in a moment.",),
                 Exit.INCOMPLETE,
             )  # fmt: skip
 

@@ -90,7 +90,7 @@ def prepare(run: Run) -> None:
             raise DshpcError(
                 "Accounting is on, but this image was built without it.",
                 "slurmdbd and MariaDB are only in an image that was built with the setting accounting.",
-                (Fix("Build it anew, on the host", "configure-environment --accounting on"),),
+                (Fix("Rebuild it, on the host", "configure-environment --accounting on"),),
             )
         _make_folders(run)
         if not os.path.isdir(f"{run.paths.database}/mariadb"):
@@ -196,7 +196,7 @@ def bring_up(run: Run, conf: str) -> None:
                 (
                     Fix("See", "dshpc logs", step="look"),
                     Fix(
-                        "Or go on without accounting, on the host",
+                        "Or continue without accounting, on the host",
                         "configure-environment --accounting off",
                     ),
                 ),

@@ -35,7 +35,7 @@ def give(machine: Machine, project: Project, ttl: str, *, once: bool) -> Made:
     container = targets.ours(machine, cluster)
     if container is None or not container.running:
         raise DshpcError(
-            "The cluster does not run, and nobody can join it.", "", ("Start it: dshpc up",)
+            "The cluster is not running, so no machine can join it.", "", ("Start it: dshpc up",)
         )
     address = far.own_address(settings)
     given, secret = tokens.made(project, time.time(), seconds, once=once)
@@ -52,7 +52,7 @@ def _seconds(ttl: str) -> float:
     if not 0 < seconds <= _LONGEST_S:
         raise usage_error(
             f"--ttl {ttl}: that is no time that a token can be good for.",
-            "A number with m, h or d behind it, 30 days at most.",
+            "It is a number followed by m, h or d: 30 days at most.",
             "Such as: --ttl 24h",
         )
     return seconds
@@ -88,5 +88,5 @@ def lines(made: Made) -> list[str]:
         f"Type that line on the machine that is to join, in a checkout of this version. It is good for "
         f"{made.ttl}, for {many}.",
         "Whoever has it can become a node and act as any user there: keep it as a password.",
-        "To make it worthless: dshpc node token --revoke",
+        "To revoke it: dshpc node token --revoke",
     ]
