@@ -168,7 +168,7 @@ def test_what_is_cut_off_or_damaged_is_refused_and_leaves_nothing(
 def test_a_file_that_is_no_backup_is_told_in_words(paths: Paths, foreign: bytes) -> None:
     with pytest.raises(DshpcError, match="no whole backup") as told:
         check(paths, foreign)
-    assert told.value.details.startswith("it is ")
+    assert told.value.details.startswith("It is ")
 
 
 def packed(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
