@@ -85,7 +85,7 @@ def _roots(machine: Machine) -> tuple[str, ...]:
 
 def _refused(settings: Settings, why: str) -> DshpcError:
     return DshpcError(
-        f"The setting home = host ({settings.sources['home'].where}) cannot be used here.",
+        f"The setting home = host ({settings.sources['home'].where}) cannot be kept here.",
         why,
         (
             Fix(
