@@ -10,7 +10,7 @@ from dshpc_setup.adding import connection, image, program, scripts
 from dshpc_setup.adding.connection import Connection
 from dshpc_setup.adding.host import Host
 from dshpc_setup.adding.look import CARRIED, Found, look, refuse
-from dshpc_setup.cluster import nodes, operations, verify, worker_changes
+from dshpc_setup.cluster import nodes, targets, verify, worker_changes
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.files import atomic
 from dshpc_setup.join import client, giving
@@ -55,7 +55,7 @@ class Added:
 
 def usual_folder(project: Project) -> str:
     """Below the home there, one for each cluster."""
-    return f"dshpc-{operations.target(project).prefix}"
+    return f"dshpc-{targets.target(project).prefix}"
 
 
 def refuse_words(words: tuple[str, ...]) -> None:
@@ -226,7 +226,7 @@ class _Run:
         """It has had the key, so the name was free: Slurm may know the node already."""
         if not (self.found.is_new and giving.was_used(self.project, self.token.id)):
             return
-        container = operations.target(self.project).container
+        container = targets.target(self.project).container
         slurm = Slurm(self.machine, container, checked=True)
         if slurm.node(self.node, deadline_s=_ASK_S) is not None:
             worker_changes.forget(self.machine, container, self.node)
@@ -245,6 +245,6 @@ def _value(words: tuple[str, ...], flag: str) -> str | None:
 def _proven(machine: Machine, project: Project, node: str) -> Added:
     """A job from here, by the network that all others will take."""
     found = nodes.look(machine, project).named(node)
-    container = operations.target(project).container
+    container = targets.target(project).container
     proof = verify.run_first_job(machine, container, bool(found.gres), node)
     return Added(node, found.gres or "", found.state, proof)

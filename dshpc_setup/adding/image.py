@@ -9,7 +9,7 @@ from dshpc_setup import gpu_vendors
 from dshpc_setup.adding import scripts
 from dshpc_setup.adding.connection import Connection
 from dshpc_setup.adding.look import CARRIED, Found
-from dshpc_setup.cluster import operations
+from dshpc_setup.cluster import targets
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.engine_client import BUILTIN, PODMAN
@@ -35,7 +35,7 @@ class Carried:
 
 def choose(machine: Machine, project: Project, found: Found, engine: str) -> Carried:
     """What is done about it; nothing has gone there yet. `engine`: the one that is used there."""
-    container = containers.inspect(machine, operations.target(project).container)
+    container = containers.inspect(machine, targets.target(project).container)
     if container is None:
         raise DshpcError(
             "The cluster does not run, and has no image to carry.", "", ("Start it: dshpc up",)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dshpc_setup.terminal.amounts import size
+
 NAME = "CONTENTS.txt"
 MOST_BYTES = 256 << 10
 _HEAD = """\
@@ -47,7 +49,7 @@ def listed(files: Mapping[str, str]) -> dict[str, str]:
     """The files with the list of them, which comes first; the others are sorted."""
     names = sorted(files)
     width = max(map(len, names))
-    sizes = {name: _size(len(files[name].encode())) for name in names}
+    sizes = {name: size(len(files[name].encode())) for name in names}
     broad = max(map(len, sizes.values()))
     lines = (f"{name:<{width}}  {sizes[name]:>{broad}}  {sentence(name)}\n" for name in names)
     return {NAME: f"{_HEAD}{''.join(lines)}", **{name: files[name] for name in names}}
@@ -57,10 +59,6 @@ def taken_out(files: Mapping[str, str]) -> list[str]:
     """What the list names, and is not there any more."""
     names = (line.partition(" ")[0] for line in files.get(NAME, "").splitlines())
     return [name for name in names if name in _SENTENCES and name not in files]
-
-
-def _size(count: int) -> str:
-    return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB"
 
 
 def cut(text: str, *, end: bool = False) -> str:

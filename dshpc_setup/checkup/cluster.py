@@ -81,9 +81,9 @@ def _ours(machine: Machine, project: Project, name: str) -> Container | None:
     whole = {"container", "prefix", "work"} <= project.runtime().keys()
     if found is not None and whole and found.labels.get(LABEL) == str(project.folder):
         return found
-    from dshpc_setup.cluster import operations
+    from dshpc_setup.cluster import targets
 
-    return operations.ours(machine, operations.target(project))
+    return targets.ours(machine, targets.target(project))
 
 
 def unanswered(project: Project | None, problem: str) -> Observed:

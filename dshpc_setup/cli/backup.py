@@ -36,9 +36,9 @@ def backup(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Save queue, users, keys, accounting and records of use in a file; jobs go on."""
-    from dshpc_setup.cli.cleaning import size
+    """Save queue, users, keys, accounting and records of use in a file; jobs keep running."""
     from dshpc_setup.cluster.backup import save
+    from dshpc_setup.terminal.amounts import size
 
     project = needed_project(dir)
     saved = save(machine_of(project), project, file.expanduser().absolute(), reporter(yes))
@@ -54,7 +54,7 @@ def backup(
 
 @app.command("restore", rich_help_panel="Run", epilog=examples("dshpc restore cluster.tar.gz"))
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What dshpc backup has made.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that dshpc backup made.")],
     *,
     dir: Dir = None,  # noqa: A002
     stop_jobs: StopJobs = False,
@@ -62,7 +62,7 @@ def restore(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Put a backup in the place of what the cluster has, and start it anew."""
+    """Replace the cluster's state with a backup, and restart the cluster."""
     from dshpc_setup.cluster.backup import restore
 
     project = needed_project(dir)

@@ -13,12 +13,12 @@ from dshpc_setup.cli.job_request import Cluster, ask, cluster
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import clean
 from dshpc_setup.jobs.clean import Request
+from dshpc_setup.terminal.amounts import size
 from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import counted, plain
 
 _MOST_ROWS = 20
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _DAY_S, _HOUR_S = 86400, 3600
 _KEPT = {  # why -> its words
     "going": "queued or running",
@@ -189,19 +189,6 @@ def _outcome(told: Mapping[str, Any], done: Mapping[str, Any]) -> list[str]:
 
 def _bytes(workspaces: Sequence[Mapping[str, Any]]) -> int:
     return sum(each["bytes"] or 0 for each in workspaces)
-
-
-def size(count: int | None) -> str:
-    """ "1.4 GiB"; "?" where it is not known."""
-    if count is None:
-        return "?"
-    unit = 0
-    value = float(count)
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return (
-        f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 10 else f"{value:.1f} {_UNITS[unit]}"
-    )
 
 
 def _ago(seconds: float) -> str:

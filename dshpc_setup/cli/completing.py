@@ -100,11 +100,12 @@ def _of_parser(before: Sequence[str], current: str) -> Iterable[Answer]:
 def _jobs() -> Iterator[Answer]:
     """The caller's own, from Slurm; none where it does not answer at once."""
     from dshpc_setup.cli import exec as cli_exec
+    from dshpc_setup.cli import exec_caller
     from dshpc_setup.machine.local import LocalMachine
 
     call = cli_exec.Call("squeue", ["-h", "--me", "-o", "%i %T %j"], cli_exec.runtime(os.environ))
     call.is_slurm = False  # no waiting for a cluster that is starting
-    argv = call.client(cli_exec.calling_user(os.environ), os.environ)
+    argv = call.client(exec_caller.calling_user(os.environ), os.environ)
     deadline_s = float(os.environ.get("DSHPC_COMPLETION_S") or _DEADLINE_S)
     said = LocalMachine().run(argv, deadline_s=deadline_s)
     for line in said.stdout.splitlines() if said.code == 0 else ():

@@ -26,6 +26,7 @@ from dshpc_setup.terminal.command_names import as_called
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.offered import Settled
+    from dshpc_setup.project.folder import Project
 
 _Files = Annotated[
     list[str] | None,
@@ -74,8 +75,14 @@ def config_show(
     if json_output:
         print_json(settings_json(values, kept_out, name))
     else:
-        print_settings(values, kept_out, name)
+        print_settings(values, kept_out, name, in_force=_in_force(project))
     finish(Exit.OK)
+
+
+def _in_force(project: Project) -> dict[str, str]:
+    """What the cluster came to where nobody chose, by the setting's name."""
+    runtime = project.runtime()
+    return {"home": "host" if runtime.get("homes") else "kept"} if runtime else {}
 
 
 @config_app.command("diff")

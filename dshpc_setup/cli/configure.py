@@ -23,8 +23,9 @@ from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project import known
 from dshpc_setup.project.folder import Project, find_project
-from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.pipeline import Configure
 from dshpc_setup.setup.report import Report
+from dshpc_setup.setup.run import Options
 from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, interrupt_code, put
+from dshpc_setup.cli import exec_caller, exec_stdin, interrupt_code, put
 from dshpc_setup.cli.command_line import machine_of, reporter
 from dshpc_setup.cli.job_request import cluster
 from dshpc_setup.errors import DshpcError, Fix, usage_error
@@ -131,9 +131,9 @@ def _inside(machine: Machine, runtime: dict[str, object]) -> Inside:
         is_node = program == _NODE
         call = execution.Call(execution.NODE if is_node else program, rest, runtime)
         call.mode = exec_stdin.NONE if stdin is None else exec_stdin.DIRECT
-        call.more = execution.for_people(os.environ) if is_node else []
+        call.more = exec_caller.for_people(os.environ) if is_node else []
         with asking:
-            argv = call.client(execution.calling_user(os.environ), os.environ)
+            argv = call.client(exec_caller.calling_user(os.environ), os.environ)
         return machine.run(argv, deadline_s=deadline_s, stdin=stdin, on_line=on_line)
 
     return run

@@ -45,7 +45,7 @@ STEPS = (
 
 @app.command("demo", rich_help_panel="Set up")
 def demo(*, yes: Yes = False) -> None:
-    """Show a tour of two minutes on made-up GPUs: sets up, runs jobs, removes itself, also on Ctrl-C."""
+    """Run a two-minute tour on simulated GPUs: sets up, runs jobs, removes itself, also on Ctrl-C."""
     from dshpc_setup.cli.console import is_interactive
 
     finish(Tour(waits=is_interactive() and not yes).run())
@@ -112,7 +112,7 @@ class Tour:
     def _pause(self) -> None:
         if not self.waits:
             return
-        sys.stderr.write("  Enter goes on, Ctrl-C ends. ")
+        sys.stderr.write("  Enter continues, Ctrl-C ends. ")
         sys.stderr.flush()
         try:
             input()

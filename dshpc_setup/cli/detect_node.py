@@ -8,7 +8,7 @@ from dshpc_setup import engine_door
 from dshpc_setup.cli import put
 from dshpc_setup.cli.command_line import needed_project, this_machine
 from dshpc_setup.cli.detect import DetectOptions
-from dshpc_setup.cluster import operations
+from dshpc_setup.cluster import targets
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.terminal.command_names import as_called
@@ -27,7 +27,7 @@ def detect(asked: DetectOptions, node: str) -> int:
         )
     project = needed_project(None)
     machine = engine_door.of(this_machine(), project.runtime())
-    found = operations.container_of(machine, project, node)
+    found = targets.container_of(machine, project, node)
     if found is None or found.status != "running":
         how = containers.how(found.status) if found is not None else "is not there"
         raise DshpcError(

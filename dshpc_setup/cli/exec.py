@@ -17,8 +17,8 @@ import sys
 import time
 
 from dshpc_setup import engine_client
-from dshpc_setup.cli import exec_stdin, exec_zone
-from dshpc_setup.project import trust
+from dshpc_setup.cli import exec_caller, exec_stdin, exec_zone
+from dshpc_setup.project import trust, writers
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ _PIPE_CLOSED = 128 + signal.SIGPIPE
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
 _SUBMITS = (["job", "submit"], ["job", "workflow"], ["job", "ssh"])
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
-# What the image's ncurses-base describes: another name would leave an editor without a terminal.
-_TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
-          "vt100", "vt220", "rxvt")  # fmt: skip
 # Beginnings of options that only other tools have: other_tools.py tells which they are
 _OF_OTHERS = ("--container", "--volume", "--runtime", "--image", "--mount")
 _ROOT = "--root"
@@ -60,7 +57,11 @@ class Call:
         self.engine = engine_client.of(runtime)
         self.work = str(runtime["work"])
         # What dshpc-node is asked is about no folder
-        self.folder = self.work if command == NODE else seen_at(runtime, _here())
+        self.folder = (
+            self.work
+            if command == NODE
+            else exec_caller.seen_at(runtime, exec_caller.current_folder())
+        )
         self.is_slurm = command not in ("exec", "shell")
         if command == "exec":
             self.argv = arguments
@@ -70,7 +71,7 @@ class Call:
             self.argv = ["dshpc-node", *arguments]
         else:
             self.argv = [command, *arguments]
-        self.mode = exec_stdin.mode(command, arguments, _terminals())
+        self.mode = exec_stdin.mode(command, arguments, exec_caller.terminals())
         self.token = os.urandom(8).hex()
         self.more: list[str] = []  # variables, as NAME or NAME=VALUE
 
@@ -79,9 +80,9 @@ class Call:
         # dshpc-node reads times that slurmctld has written, by its clock; jobs that it submits have ours
         ours = "DSHPC_" if self.command == NODE else ""
         zone = [f"{ours}{variable}" for variable in exec_zone.variables(environ)]
-        names = [*zone, *passed(environ), *self.more]
+        names = [*zone, *exec_caller.passed(environ), *self.more]
         if self.mode == exec_stdin.TTY:
-            names += _of_terminal(environ)
+            names += exec_caller.of_terminal(environ)
         if self.is_slurm:
             names.append(f"DSHPC_WAIT_S={_START_S}")
         if self.command == NODE and self.argv[1:3] in _SUBMITS:
@@ -90,7 +91,7 @@ class Call:
         os.umask(umask)
         names.append(f"DSHPC_UMASK={umask:03o}")
         uid, gid, name = (0, 0, "root") if self.as_root else user
-        if uid != 0 and (home := own_home(self.runtime, uid)) is not None:
+        if uid != 0 and (home := exec_caller.own_home(self.runtime, uid)) is not None:
             names.append(f"DSHPC_HOME={home}")
         return self.engine.run_in(
             self.container,
@@ -197,7 +198,7 @@ def run(call: Call) -> int:
     deaf = (
         call.command in ("srun", "sattach") and call.runtime.get("engine") == engine_client.BUILTIN
     )
-    client = call.client(calling_user(os.environ), os.environ)
+    client = call.client(exec_caller.calling_user(os.environ), os.environ)
     session = Session(client, call.deliver, call.mode, deaf=deaf)
     try:
         code, died_by = session.run()
@@ -219,83 +220,6 @@ def run(call: Call) -> int:
     return code
 
 
-def seen_at(runtime: Mapping[str, Any], here: str | None) -> str | None:
-    """The folder `here` (a real path) as jobs see it: in the work folder, a home or one of `mounts`."""
-    for folder in (str(runtime["work"]), *runtime.get("homes", ()), *runtime.get("mounts", ())):
-        found = inside(folder, here)
-        if found is not None:
-            return found
-    return None
-
-
-def own_home(runtime: Mapping[str, Any], uid: int) -> str | None:
-    """The user's home on this machine, where the cluster sees it; None where it keeps one for him."""
-    homes = runtime.get("homes", ())
-    if not homes:
-        return None
-    import pwd
-
-    try:
-        home = pwd.getpwuid(uid).pw_dir.rstrip("/")
-    except KeyError:
-        return None
-    return home if any(home.startswith(f"{each}/") for each in homes) else None
-
-
-def inside(work: str, here: str | None) -> str | None:
-    """The folder `here` (a real path) as the container has it, None where it is not in `work`.
-
-    `work` is mounted under its own spelling, which may lead through symbolic links.
-    """
-    if here is None:
-        return None
-    real = os.path.realpath(work)
-    if here == real:
-        return work
-    under = "/" if real == "/" else real + "/"
-    return f"{work.rstrip('/')}/{here[len(under) :]}" if here.startswith(under) else None
-
-
-def calling_user(environ: Mapping[str, str]) -> tuple[int, int, str]:
-    """(uid, gid, name) as engine.privilege.caller has it: under sudo the one who called sudo."""
-    import pwd
-
-    uid, gid = os.geteuid(), os.getegid()
-    sudo_uid, sudo_gid = environ.get("SUDO_UID", ""), environ.get("SUDO_GID", "")
-    under_sudo = uid == 0 and _is_number(sudo_uid) and int(sudo_uid) > 0
-    if under_sudo:
-        uid = int(sudo_uid)
-    try:
-        entry = pwd.getpwuid(uid)
-        name, own_gid = entry.pw_name, entry.pw_gid
-    except KeyError:
-        name, own_gid = f"user{uid}", uid
-    if under_sudo:
-        gid = int(sudo_gid) if _is_number(sudo_gid) else own_gid
-    return uid, gid, name
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 10
-
-
-def passed(environ: Mapping[str, str]) -> list[str]:
-    """Names of the variables that DSHPC_PASS_ENV lists: `NAME` or `BEGINNING*`, by commas."""
-    wanted = [item.strip() for item in environ.get("DSHPC_PASS_ENV", "").split(",")]
-    whole = {item for item in wanted if item and not item.endswith("*")}
-    starts = tuple(item[:-1] for item in wanted if item.endswith("*"))
-    return sorted(name for name in environ if name in whole or (starts and name.startswith(starts)))
-
-
-def for_people(environ: Mapping[str, str]) -> list[str]:
-    """Variables for what speaks to people inside: our clock, and how our command is called from here."""
-    found = [f"DSHPC_UTC_OFFSET_S={time.localtime().tm_gmtoff}"]
-    here = _here() or "/"
-    if environ.get("DSHPC_COMMAND") and os.fsencode(here).decode(errors="ignore") == here:
-        found += ["DSHPC_COMMAND", f"DSHPC_HERE={here}"]
-    return found
-
-
 def _open_streams() -> None:
     """Give a stream that the caller closed a place: the next file opened would become it."""
     for fd in (0, 1, 2):
@@ -303,29 +227,6 @@ def _open_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-
-
-def _terminals() -> tuple[bool, bool, bool]:
-    return os.isatty(0), os.isatty(1), os.isatty(2)
-
-
-def _of_terminal(environ: Mapping[str, str]) -> list[str]:
-    """What the one inside begins with: our type where the image knows it, and our size if we have one."""
-    found = ["TERM"] if environ.get("TERM") in _TERMS else []
-    try:
-        size = os.get_terminal_size(0)
-    except OSError:  # it was closed just now
-        return found
-    if size.lines and size.columns:
-        found.append(f"DSHPC_TERMINAL_SIZE={size.lines} {size.columns}")
-    return found
-
-
-def _here() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # removed under our feet
-        return None
 
 
 def project_folder(environ: Mapping[str, str]) -> str:
@@ -344,7 +245,9 @@ def runtime(environ: Mapping[str, str]) -> dict[str, Any]:
     if not {"container", "work"} <= value.keys():
         from dshpc_setup.cli.exec_trouble import no_project
 
-        raise no_project(found, ignored, here if environ.get("DSHPC_DIR") else _here())
+        raise no_project(
+            found, ignored, here if environ.get("DSHPC_DIR") else exec_caller.current_folder()
+        )
     if found is not None and found.foreign:
         from dshpc_setup.cli.exec_trouble import need_label
 
@@ -359,7 +262,7 @@ def _place(environ: Mapping[str, str]) -> tuple[trust.Place | None, list[trust.P
     if named:
         folder = os.path.realpath(named)
         return trust.judged(folder), [], folder
-    here = _here() or "/"
+    here = exec_caller.current_folder() or "/"
     found, ignored = trust.search(here)
     if found is None:
         from dshpc_setup.project import known
@@ -376,7 +279,7 @@ def say_ignored(ignored: Sequence[trust.Place]) -> None:
         if at.fault is not None:
             why = at.fault.why
         elif at.foreign:
-            why = f"It belongs to {trust.user_name(at.uid)}."
+            why = f"It belongs to {writers.user_name(at.uid)}."
         say(f"{at.folder}/{trust.OWN} is ignored. {why}")
 
 

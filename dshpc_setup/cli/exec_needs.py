@@ -24,7 +24,10 @@ _OFF = (
     "needs accounting, which is off in this cluster. To turn it on: dshpc config set accounting on, then "
     "configure-environment"
 )
-_AWAY = "Slurm's accounting does not answer. Jobs of whom it knows go on; what helps: dshpc doctor"
+_AWAY = (
+    "Slurm's accounting does not answer. Jobs of users that it knows keep running; what helps: "
+    "dshpc doctor"
+)
 _HINTS = {
     "sacct": f"sacct {_OFF}. Without it: dshpc job list, dshpc usage",
     "sacctmgr": f"sacctmgr {_OFF}",

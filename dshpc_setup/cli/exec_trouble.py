@@ -11,15 +11,16 @@ from typing import Any
 
 from dshpc_setup import engine_door
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_needs
+from dshpc_setup.cli import exec_caller, exec_needs
 from dshpc_setup.cluster import compose_file
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import Machine, local
-from dshpc_setup.project import trust
-from dshpc_setup.project.folder import LABEL, Project, unsafe
-from dshpc_setup.project.folder import no_project as none_found
+from dshpc_setup.project import trust, writers
+from dshpc_setup.project.folder import LABEL, Project
+from dshpc_setup.project.refusals import no_project as none_found
+from dshpc_setup.project.refusals import unsafe
 from dshpc_setup.terminal.command_names import as_called
 
 _ASK_S = 20.0
@@ -62,7 +63,7 @@ def need_label(runtime: Mapping[str, Any], place: trust.Place) -> None:
     if found.labels.get(LABEL) != place.folder or not told <= found.mounts.keys():
         raise DshpcError(
             f"The container {container} is not of the cluster in {place.folder}.",
-            f"That folder belongs to {trust.user_name(place.uid)}; what it says is not believed.",
+            f"That folder belongs to {writers.user_name(place.uid)}; what it says is not believed.",
             ("Go to your own project's folder, or name it in DSHPC_DIR.",),
         )
 
@@ -71,7 +72,7 @@ def not_seen(call: execution.Call) -> str:
     """For who stands in a folder that jobs do not see, before the command runs elsewhere."""
     more = [name for name in ("homes", "mounts") if call.runtime.get(name)]
     places = " or ".join(("the work folder", *more))
-    folder = execution._here() or "DIR"
+    folder = exec_caller.current_folder() or "DIR"
     if f"{call.work}/".startswith(f"{folder}/"):  # the project's, most often
         return (
             f"this folder is not in {places}: commands run in {call.work}, and files elsewhere are not "

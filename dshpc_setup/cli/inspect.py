@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cli import print_json, put
@@ -32,9 +33,16 @@ _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
 
 def print_settings(
-    settings: Settings, kept_out: Sequence[Overruled] = (), only: str | None = None
+    settings: Settings,
+    kept_out: Sequence[Overruled] = (),
+    only: str | None = None,
+    *,
+    in_force: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Every one, or `only` that one, and below those that a file of the user's own keeps out, what to do."""
+    """Every one, or `only` that one, and below those that a file of the user's own keeps out, what to do.
+
+    `in_force`: what the cluster came to, for settings that nobody chose.
+    """
     shown = [item for item in DECLARATIONS if only in (None, item.name)]
     kept_out = [each for each in kept_out if only in (None, each.setting)]
     width = max(len(item.name) for item in shown)
@@ -42,7 +50,8 @@ def print_settings(
         source = settings.sources[item.name]
         where = source.where if source.origin == "default" else f"{source.origin}: {source.where}"
         first, *more = as_text(getattr(settings, item.name)).split("\n")
-        print(harmless(f"{item.name:<{width}} {first or '-':<22} {where}"))
+        value = first or in_force.get(item.name, "-")
+        print(harmless(f"{item.name:<{width}} {value:<22} {where}"))
         for line in more:  # of a text with several
             print(harmless(f"{'':<{width}} {line}"))
         for each in kept_out:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from dshpc_setup.cli import exec as cli_exec
+from dshpc_setup.cli import exec_caller
 
 _USAGE = 64  # as errors.Exit, which costs an import
 # Verb -> its options without a value, those with one, the least and the most words
@@ -60,7 +61,7 @@ def ask(words: Sequence[str], folder: str | None) -> int:
     runtime = cli_exec.runtime(environ)
     whole = ["job", *words, "--work", str(runtime["work"])]
     call = cli_exec.Call(cli_exec.NODE, whole, runtime)
-    call.more = cli_exec.for_people(os.environ)
+    call.more = exec_caller.for_people(os.environ)
     code = cli_exec.run(call)
     if code == _USAGE:
         _check_known(call, words[0])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, stopping
+from dshpc_setup.cli import exec_caller, exec_stdin, stopping
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
@@ -22,6 +22,7 @@ from dshpc_setup.terminal.command_names import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 180.0  # for each job: 140 s for sbatch, and what --no-wait asks for
+_OF_THE_ENGINE = ("Error response from daemon: ", "Error: No such container")
 _STATUS = "See its state: dshpc status"
 # as-user's own exit codes, and those of `docker exec` where it could start nothing
 _NEVER_BEGUN = (2, 3, int(Exit.USAGE), 125, 126, 127)
@@ -50,7 +51,7 @@ class Cluster:
         from dshpc_setup.machine.local import LocalMachine
 
         call = execution.Call(execution.NODE, ["job", "submit"], self.runtime)
-        user = execution.calling_user(os.environ)
+        user = exec_caller.calling_user(os.environ)
         words = ("dshpc-node", "add-ground", self.work, str(user[0]), str(user[1]))
         LocalMachine().run(call.engine.run_in(call.container, *words), deadline_s=_ANSWER_S)
 
@@ -64,7 +65,7 @@ def cluster(folder: str | Path | None) -> Cluster:
     """That of the folder named, else of the one that we stand in; raises DshpcError without one."""
     where = environ(folder)
     runtime = execution.runtime(where)
-    user = execution.calling_user(os.environ)
+    user = exec_caller.calling_user(os.environ)
     owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
     return Cluster(runtime, execution.project_folder(where), owner)
 
@@ -90,7 +91,7 @@ def ask(
 
     call = execution.Call(execution.NODE, ["job", verb], runtime)
     call.mode = exec_stdin.DIRECT
-    argv = call.client(execution.calling_user(os.environ), os.environ)
+    argv = call.client(exec_caller.calling_user(os.environ), os.environ)
     said: list[str] = []
     machine = LocalMachine()
     handed = request.to_json()
@@ -174,10 +175,12 @@ def _copies(handed: Mapping[str, Any]) -> list[str]:
 
 
 def _heard(text: str, said: list[str]) -> None:
-    """A line of either stream: all but the answer is for people, at once."""
+    """A line of either stream: all but the answer is for people, at once. Not what the engine's client says
+    of a container that it did not reach: why, _without_answer finds out."""
     if not text.startswith("{") and text.strip():
         said.append(text.rstrip())
-        _say(text.rstrip())
+        if not text.startswith(_OF_THE_ENGINE):
+            _say(text.rstrip())
 
 
 def _say(text: str) -> None:

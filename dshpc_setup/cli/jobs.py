@@ -25,7 +25,7 @@ OlderThan = Annotated[
     typer.Option(
         "--older-than",
         metavar="TIME",
-        help="Only of jobs that ended so long ago or longer: 7d, 12h, 90m, 0 (default: clean_after, "
+        help="Only of jobs that ended at least this long ago: 7d, 12h, 90m, 0 (default: clean_after, "
         "30d).",
     ),
 ]

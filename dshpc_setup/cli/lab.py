@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, put, ssh_proxy
+from dshpc_setup.cli import exec_caller, exec_stdin, put, ssh_proxy
 from dshpc_setup.cli.job_request import Cluster, ask, cluster
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
@@ -73,7 +73,7 @@ def carry_out(line: Line) -> int:
     soon = [_SOON if word.startswith("--wait=") else word for word in words]
     url = _forwarded(here, soon, right, browser=line.browser and os.isatty(1))
     put(f"{url}\n")
-    _say(f"job {job} goes on without this terminal. See it again: dshpc lab --attach")
+    _say(f"job {job} keeps running without this terminal. See it again: dshpc lab --attach")
     ends = f"It ends {line.linger} after its last use. " if is_new else ""
     _say(f"{ends}End it now: dshpc job cancel {job}")
     return int(Exit.OK)
@@ -93,11 +93,19 @@ def _need_answer(here: Cluster, words: list[str], job: str) -> None:
 
 
 def _request(line: Line, here: Cluster, linger_s: float, token: str) -> Request:
-    incoming = Incoming(here.work, here.owner, False, here.prepare)
+    """With its environments, made where they are not there yet: once the cluster can have such a job."""
+    foreseen = _built(line, here, linger_s, token, dry=True)
+    if not os.path.isdir(foreseen.environment or ""):
+        ask(here.runtime, "submit", replace(foreseen, dry_run=True))
+    return _built(line, here, linger_s, token, dry=False)
+
+
+def _built(line: Line, here: Cluster, linger_s: float, token: str, *, dry: bool) -> Request:
+    incoming = Incoming(here.work, here.owner, dry, here.prepare)
     kernels = None
     if line.env is not None:
         kernels = environments.ready(line.env, incoming)
-        if not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
+        if not dry and not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
             raise usage_error(
                 f"Notebooks cannot run in the environment of {line.env}: it has no kernel.", "",
                 "Declare the package ipykernel there, too.",
@@ -176,7 +184,7 @@ class _State:
                 os.kill(self.pid, signal.SIGTERM)
         if not locks.hold(self.handle, fcntl.LOCK_EX, _TAKE_S):
             raise DshpcError(
-                "Another dshpc lab is just beginning.", "", ("Run this again in a moment.",),
+                "Another dshpc lab is just starting.", "", ("Run this again in a moment.",),
                 Exit.INCOMPLETE,
             )  # fmt: skip
 
@@ -208,7 +216,7 @@ def _joining(here: Cluster, words: list[str]) -> list[str]:
     """The program that joins its streams to the server in the job."""
     call = execution.Call("exec", words, here.runtime)
     call.mode, call.folder = exec_stdin.DIRECT, call.work
-    return call.client(execution.calling_user(os.environ), os.environ)
+    return call.client(exec_caller.calling_user(os.environ), os.environ)
 
 
 def _open(url: str) -> None:

@@ -30,7 +30,7 @@ def _resource(name: str, metavar: str, text: str) -> object:
 def lab(
     *,
     attach: Annotated[
-        bool, typer.Option("--attach", help="Show the one that runs; start none.")
+        bool, typer.Option("--attach", help="Show the running one; do not start another.")
     ] = False,
     env: Annotated[
         str | None,
@@ -56,7 +56,7 @@ def lab(
     linger: Annotated[
         str,
         typer.Option(
-            "--linger", metavar="TIME", help="End it so long after its last use: 15m, 2h."
+            "--linger", metavar="TIME", help="End it this long after its last use: 15m, 2h."
         ),
     ] = LINGER,
     no_browser: Annotated[

@@ -202,7 +202,7 @@ def method_init(
 def _own_methods(named: Path | None, name: str) -> Path:
     """The folder for a new method of that name; raises DshpcError in another user's project."""
     from dshpc_setup.methods import store
-    from dshpc_setup.project import trust
+    from dshpc_setup.project import writers
 
     project = found_project(named)
     if project is None:
@@ -214,7 +214,7 @@ def _own_methods(named: Path | None, name: str) -> Path:
         project.foreign is not None or not os.access(there, os.W_OK)
     ):
         raise usage_error(
-            f"The methods of {project.folder} belong to {trust.user_name(owner)}.",
+            f"The methods of {project.folder} belong to {writers.user_name(owner)}.",
             "A method of your own may lie in any folder, and is run by its path.",
             f"Make one: dshpc method init ~/methods/{name}",
         )

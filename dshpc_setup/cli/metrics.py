@@ -19,7 +19,9 @@ def metrics(
     ] = False,
     serve: Annotated[
         bool,
-        typer.Option("--serve", help="Serve them where the setting metrics says, until Ctrl-C."),
+        typer.Option(
+            "--serve", help="Serve them at the address of the setting metrics, until Ctrl-C."
+        ),
     ] = False,
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001

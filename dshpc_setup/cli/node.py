@@ -105,7 +105,7 @@ def node_token(
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Print a token by which other machines join this cluster as nodes."""
+    """Print a token with which other machines join this cluster as nodes."""
     from dshpc_setup.join import giving
 
     project = needed_project(dir)
@@ -201,7 +201,7 @@ def node_resume(
     yes: Yes = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Take a node back: jobs start there again. One that was stopped is started."""
+    """Return a node to service: jobs start there again. A stopped node is started."""
     from dshpc_setup.cluster import nodes
 
     project = needed_project(dir)
@@ -240,7 +240,7 @@ def node_remove(
     """Take a node out of the cluster for good. Asks while jobs run there; other nodes keep theirs."""
     from dshpc_setup.cluster.stopping import MayStop
     from dshpc_setup.setup import node_removal
-    from dshpc_setup.setup.pipeline import Options
+    from dshpc_setup.setup.run import Options
 
     project = needed_project(dir)
     here = this_machine()

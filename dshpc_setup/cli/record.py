@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from dshpc_setup.record.recorder import Recorded
+from dshpc_setup.terminal.amounts import size
 from dshpc_setup.terminal.sanitize import counted
 
 _MOST_NAMED = 8
@@ -15,9 +16,9 @@ _MOST_NAMED = 8
 def lines(done: Recorded) -> list[str]:
     """What was captured and replaced, what was not to be had, and what to do with it."""
     total = sum(done.files.values())
-    said = [f"Recorded in {done.folder}: {_size(total)}"]
+    said = [f"Recorded in {done.folder}: {size(total)}"]
     width = max(map(len, done.files))
-    said += [f"  {name:<{width}}  {_size(size)}" for name, size in done.files.items()]
+    said += [f"  {name:<{width}}  {size(count)}" for name, count in done.files.items()]
     said.append(f"Captured  {_listed(done.captured)}")
     said.append(f"Replaced  {_listed(done.scrubbed) or 'nothing: there was no name or number'}")
     for title, items in (("Denied", done.denied), ("No answer", done.silent)):
@@ -43,9 +44,3 @@ def _several(what: str, count: int) -> str:
 
 def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(_several(what, count) for what, count in counts.items() if count)
-
-
-def _size(count: int) -> str:
-    return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB" if count < 1e6 else (
-        f"{count / 1e6:.1f} MB"
-    )  # fmt: skip

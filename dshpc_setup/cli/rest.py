@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, job_request, print_json
+from dshpc_setup.cli import exec_caller, exec_stdin, job_request, print_json
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish, this_machine
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
@@ -78,7 +78,7 @@ def _call(runtime: dict[str, Any], *words: str) -> execution.Call:
 
 def _asked(call: execution.Call) -> CommandResult:
     """As the calling user; what is printed holds a token, and is shown nowhere."""
-    argv = call.client(execution.calling_user(os.environ), os.environ)
+    argv = call.client(exec_caller.calling_user(os.environ), os.environ)
     return this_machine().run(argv, deadline_s=_ASK_S)
 
 

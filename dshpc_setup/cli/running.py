@@ -118,7 +118,7 @@ def down(
     if not was:
         print("It was down already.")
     elif project.foreign is not None:
-        from dshpc_setup.project.trust import user_name
+        from dshpc_setup.project.writers import user_name
 
         print(
             f"Stopped. Queued jobs are kept. Only {user_name(project.foreign)} can start it again."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin
+from dshpc_setup.cli import exec_caller, exec_stdin
 from dshpc_setup.cli.ssh_stream import Stream, as_one
 from dshpc_setup.ssh import names, place
 
@@ -84,7 +84,7 @@ def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:
     call.mode = exec_stdin.DIRECT
     call.folder = call.work
     try:
-        code = stream.run(call.client(execution.calling_user(os.environ), os.environ))
+        code = stream.run(call.client(exec_caller.calling_user(os.environ), os.environ))
     except OSError as error:
         from dshpc_setup.cli.exec_trouble import no_client
 
@@ -155,7 +155,7 @@ def ca(runtime: dict[str, Any], key: str = "") -> dict[str, Any]:
     from dshpc_setup.machine.local import LocalMachine
 
     call = execution.Call(execution.NODE, ["ssh-certify"], runtime)
-    user = (str(part) for part in execution.calling_user(os.environ))
+    user = (str(part) for part in exec_caller.calling_user(os.environ))
     words = call.engine.run_in(
         call.container, "dshpc-node", "ssh-certify", *user, stdin=True, folder="/"
     )

@@ -16,7 +16,7 @@ _Dir = Annotated[
 _Linger = Annotated[
     str,
     typer.Option(
-        "--linger", metavar="TIME", help="End a job so long after its last connection: 15m, 2h."
+        "--linger", metavar="TIME", help="End a job this long after its last connection: 15m, 2h."
     ),
 ]
 
@@ -46,7 +46,7 @@ def ssh_config(
     yes: Yes = False,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
-    """Write the Host block by which ssh, scp, rsync and editors reach jobs, after asking."""
+    """Write the Host block that lets ssh, scp, rsync and editors reach jobs, after asking."""
     from dshpc_setup.cli import ssh_config as stage
 
     if print_it or through is not None:
@@ -68,5 +68,5 @@ def ssh_proxy(
     linger: _Linger = LINGER,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
-    """Run as the ProxyCommand of ssh: stdin and stdout joined to a job, found or submitted."""
+    """Connect stdin and stdout to a job, found or submitted: the ProxyCommand of ssh."""
     finish(carry_out(Line(name, dir=dir, linger=linger, keys=keys, by_srun=srun)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import print_json
+from dshpc_setup.cli import exec_caller, print_json
 from dshpc_setup.cli.job_request import UnansweredError, ask, cluster
 from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.errors import DshpcError, usage_error
@@ -253,7 +253,7 @@ def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
     where, job = str(answer["workspace"]), answer["job_id"]
     words = ["job", "follow", where, "--work", str(runtime["work"])]
     call = execution.Call(execution.NODE, words, runtime)
-    call.more = execution.for_people(os.environ)
+    call.more = exec_caller.for_people(os.environ)
     since = time.time()
     try:
         code = execution.run(call)

@@ -34,7 +34,7 @@ def usage(
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Show GPU hours of jobs that have ended: held, and really used."""
+    """Show GPU hours of finished jobs: allocated, and actually used."""
     from dshpc_setup.cluster import use
     from dshpc_setup.errors import usage_error
     from dshpc_setup.usage import sums

@@ -28,7 +28,7 @@ def use(
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Forget the choice.")] = False,
 ) -> None:
-    """Choose the cluster that your commands mean in folders of none; without DIR, show which one it is."""
+    """Choose the cluster that commands use outside of project folders; without DIR, show it."""
     from dshpc_setup.project import known
     from dshpc_setup.project.folder import project_at
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import print_json
+from dshpc_setup.cli import exec_caller, print_json
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
@@ -230,7 +230,7 @@ def _watch(runtime: dict[str, Any], asked: WorkflowRequest) -> int:
     """Its progress, one line for each change; a signal ends the watching, and the workflow goes on."""
     words = ["job", "workflow", "follow", asked.name, "--work", asked.work]
     call = execution.Call(execution.NODE, words, runtime)
-    call.more = execution.for_people(os.environ)
+    call.more = exec_caller.for_people(os.environ)
     code = execution.run(call)
     if code in (128 + 1, 128 + 2, 128 + 15):
         said = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup import codec, engine_client
-from dshpc_setup.cluster import operations, stopping
+from dshpc_setup.cluster import operations, stopping, targets
 from dshpc_setup.container.backup import SCHEMA, Manifest
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
@@ -52,7 +52,7 @@ def save(machine: Machine, project: Project, file: Path, reporter: Reporter) -> 
     """
     if os.path.lexists(file):
         raise usage_error(f"{file} is there already.", "", "Name another file.")
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     with project.lock(files=False):
         _need_running(machine, cluster, "backed up")
         reporter.progress(f"writing {file}")
@@ -100,7 +100,7 @@ def restore(
     this cluster, where jobs run and may not be stopped, and where the answer is no.
     """
     _need_file(file)
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     with project.lock(files=False):
         _need_running(machine, cluster, "restored")
         reporter.progress(f"checking {file}")
@@ -132,7 +132,7 @@ def _need_file(file: Path) -> None:
 
 def _may_replace(
     machine: Machine,
-    cluster: operations.Target,
+    cluster: targets.Target,
     found: Manifest,
     reporter: Reporter,
     *,
@@ -161,7 +161,7 @@ def _may_replace(
     stopping.remember(cluster.project, "dshpc restore")
 
 
-def _inside(machine: Machine, cluster: operations.Target, word: str) -> CommandResult:
+def _inside(machine: Machine, cluster: targets.Target, word: str) -> CommandResult:
     argv = ["dshpc-node", "restore", word]
     return containers.exec_in(machine, cluster.container, argv, deadline_s=_ASK_S)
 
@@ -177,8 +177,8 @@ def _told(done: CommandResult) -> Manifest:
         ) from None
 
 
-def _need_running(machine: Machine, cluster: operations.Target, what: str) -> None:
-    found = operations.ours(machine, cluster)
+def _need_running(machine: Machine, cluster: targets.Target, what: str) -> None:
+    found = targets.ours(machine, cluster)
     if found is None or found.status != "running":
         raise DshpcError(
             f"The cluster does not run, and only one that runs can be {what}.",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dshpc_setup.apply.owned import MOUNTED, NEW, OWNABLE, short_name
 from dshpc_setup.cluster.config_files import HostFile, ask_in_force, host_file, path_of
-from dshpc_setup.cluster.operations import target
+from dshpc_setup.cluster.targets import target
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project

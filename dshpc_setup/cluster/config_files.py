@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dshpc_setup.apply.apply import read_text
 from dshpc_setup.apply.owned import NEW, short_name
 from dshpc_setup.cluster import compose_file
-from dshpc_setup.cluster.operations import Target, ours, target
+from dshpc_setup.cluster.targets import Target, ours, target
 from dshpc_setup.engine import compose, containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, usage_error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dshpc_setup.builtin import ports
 from dshpc_setup.cluster import last_engine, neighbours, serving, stopping, workers
-from dshpc_setup.cluster.operations import COMPOSE_LABEL, Target, find_compose, ours, target
+from dshpc_setup.cluster.targets import COMPOSE_LABEL, Target, find_compose, ours, target
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine_client import BUILTIN

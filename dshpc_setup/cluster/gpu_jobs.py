@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import codec, gpu_vendors
-from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.cluster.targets import ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dshpc_setup.cluster import gpu_jobs, operations, workers
+from dshpc_setup.cluster import gpu_jobs, targets, workers
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus
 from dshpc_setup.cluster.gpus import DEADLINE_S, GpusNow
 from dshpc_setup.container import far
@@ -74,7 +74,7 @@ def of_others(
 def of_far(machine: Machine, project: Project, deadline_s: float) -> tuple[GpusNow, ...]:
     """Of nodes on other machines, by what each has told slurmctld; () where that does not answer."""
     try:
-        container = operations.target(project).container
+        container = targets.target(project).container
     except DshpcError:
         return ()
     slurm = Slurm(machine, container)
@@ -120,7 +120,7 @@ def of_workers(
 ) -> tuple[GpusNow, ...]:
     """Those of the other nodes, asked beside each other: one that is silent holds up no other."""
     try:
-        there = workers.of_project(machine, project, operations.target(project).container)
+        there = workers.of_project(machine, project, targets.target(project).container)
     except DshpcError:
         return ()
     known = {each.node: each.cluster for each in before}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from dshpc_setup.cluster import operations
+from dshpc_setup.cluster import targets
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, told_error
@@ -86,9 +86,9 @@ class Rotated:
 
 def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
     """A new key for the running cluster; raises DshpcError where it did not get it."""
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     with project.lock(files=False):
-        found = operations.ours(machine, cluster)
+        found = targets.ours(machine, cluster)
         if found is None or found.status != "running":
             raise DshpcError(
                 "The key was not changed: the cluster does not run.",
@@ -113,7 +113,7 @@ def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
         return replace(told(done, cluster.container), cut_off=far).without(far)
 
 
-def _far(machine: Machine, cluster: operations.Target) -> tuple[str, ...]:
+def _far(machine: Machine, cluster: targets.Target) -> tuple[str, ...]:
     """Nodes on other machines: the key reaches none of them, as Slurm's traffic is not encrypted."""
     settings = cluster.project.read_settings(machine.env).settings
     if not settings.listens:

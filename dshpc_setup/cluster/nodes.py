@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from dshpc_setup.cluster import operations, stopping, workers
+from dshpc_setup.cluster import stopping, targets, workers
 from dshpc_setup.container import far
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
@@ -80,7 +80,7 @@ def look(machine: Machine, project: Project) -> NodesNow:
 
     Raises DshpcError where there is no cluster, or the engine does not answer.
     """
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     there = _containers(machine, cluster)
     running = {node: each for node, each in there.items() if each.status == "running"}
     questions: dict[str, Callable[[Say], None]] = {
@@ -105,8 +105,8 @@ def look(machine: Machine, project: Project) -> NodesNow:
     return NodesNow(tuple(found), silent)
 
 
-def _containers(machine: Machine, cluster: operations.Target) -> dict[str, Container]:
-    own = operations.ours(machine, cluster)
+def _containers(machine: Machine, cluster: targets.Target) -> dict[str, Container]:
+    own = targets.ours(machine, cluster)
     others = workers.of_project(machine, cluster.project, cluster.container)
     return {**({cluster.prefix: own} if own is not None else {}), **others}
 
@@ -194,7 +194,7 @@ def drain(machine: Machine, project: Project, name: str, reason: str) -> None:
             "Choose other words.",
         )
     look(machine, project).named(name)
-    slurm = Slurm(machine, operations.target(project).container, checked=True)
+    slurm = Slurm(machine, targets.target(project).container, checked=True)
     if not (done := slurm.drain(name, reason, deadline_s=_ASK_S)).ok:
         raise _refused(name, "drained", done.text)
 
@@ -204,7 +204,7 @@ def resume(machine: Machine, project: Project, name: str, reporter: Reporter) ->
 
     Of a node on another machine Slurm alone is asked.
     """
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     node = look(machine, project).named(name)
     own = containers.inspect(machine, node.container) if node.container else None
     is_far = not node.container and node.role == "worker"
@@ -251,7 +251,7 @@ def lines(now: NodesNow) -> list[str]:
 
 def shown(machine: Machine, project: Project, node: NodeNow) -> list[str]:
     """All that is known of one."""
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     jobs = stopping.running_jobs(machine, cluster.container, frozenset((node.name,)))
     running = ["not known"] if jobs is None else [each.brief for each in jobs] or ["none"]
     told = [

@@ -1,14 +1,10 @@
-"""What `dshpc up|down|restart|status|logs` do; the command line parses and prints.
-
-Everything acts on the container that `.dshpc/runtime.json` names, and only where its label says
-that it belongs to this folder.
-"""
+"""What `dshpc up|down|restart|status|logs` do; the command line parses and prints."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dshpc_setup import engine_client
 from dshpc_setup.apply.apply import read_text
@@ -25,23 +21,30 @@ from dshpc_setup.cluster import (
 )
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.awake import awake, awake_meanwhile
-from dshpc_setup.cluster.owner import steps as owner_steps
 from dshpc_setup.cluster.stopping import MayStop
+from dshpc_setup.cluster.targets import (
+    COMPOSE_LABEL,
+    Target,
+    compose_of,
+    container_of,
+    ours,
+    target,
+    workers_of,
+)
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.images import inspect as inspect_image
 from dshpc_setup.engine_client import DOCKER
-from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import replaced
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
-from dshpc_setup.project.folder import OWN, Project
-from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.reporter import Reporter
-from dshpc_setup.terminal.sanitize import listed, plain
+from dshpc_setup.terminal.sanitize import plain
 
 _ASK_S = 20.0
 _LAST_LINES = 15
@@ -50,38 +53,6 @@ _ONE_USER = (
     "one, and the package uidmap, it has all: sudo usermod --add-subuids 100000-165535 --add-subgids "
     "100000-165535 $USER"
 )
-COMPOSE_LABEL = "com.docker.compose.project"
-
-
-@dataclass(frozen=True)
-class Target:
-    """The cluster of a project folder."""
-
-    project: Project
-    container: str
-    prefix: str
-    work: str
-    former: bool = False  # another one of the same folder: its files there are not this one's
-
-    def named(self, prefix: str) -> Target:
-        """Another cluster of the same folder."""
-        return replace(self, container=f"{prefix}-slurm", prefix=prefix, former=True)
-
-    @property
-    def has_compose_file(self) -> bool:
-        return not self.former and (self.project.folder / compose_tool.FILE).is_file()
-
-
-def target(project: Project) -> Target:
-    """Raises DshpcError where configure-environment has not been run in the folder to its end."""
-    runtime = project.runtime()
-    if not {"container", "prefix", "work"} <= runtime.keys():
-        raise DshpcError(
-            f"There is no cluster in {project.folder}.",
-            f"It holds no usable {OWN}/runtime.json, which configure-environment writes.",
-            ("Go to the folder where you ran configure-environment, or run it here.",),
-        )
-    return Target(project, str(runtime["container"]), str(runtime["prefix"]), str(runtime["work"]))
 
 
 def up(
@@ -95,7 +66,7 @@ def up(
     project.need_own()
     machine = patient(machine)
     cluster = target(project)
-    compose = _compose(machine, cluster)
+    compose = compose_of(machine, cluster)
     with project.lock():
         found = ours(machine, cluster)
         _need_folders(cluster)
@@ -214,7 +185,7 @@ def down(machine: Machine, project: Project, reporter: Reporter, may: MayStop = 
     Raises DshpcError where jobs run, but with `may` or after a question.
     """
     cluster = target(project)
-    compose = _compose(machine, cluster) if project.foreign is None else None
+    compose = compose_of(machine, cluster) if project.foreign is None else None
     with project.lock(files=compose is not None):
         found = ours(machine, cluster)
         if found is not None and found.running:
@@ -225,7 +196,7 @@ def down(machine: Machine, project: Project, reporter: Reporter, may: MayStop = 
         if compose is not None:
             compose_tool.down(machine, compose, project.folder, cluster.prefix)
         elif found is not None:
-            for each in _workers(machine, cluster).values():
+            for each in workers_of(machine, cluster).values():
                 containers.remove(machine, each.name)
             _remove(machine, found)
     return found is not None
@@ -268,7 +239,7 @@ def restart(
             _may_stop(machine, cluster, reporter, may, "restarted", "restart")
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
-        for node, each in _workers(machine, cluster).items():
+        for node, each in workers_of(machine, cluster).items():
             reporter.progress(f"restarting node {node}")
             containers.restart(machine, each.name)
         return _ready(machine, cluster, reporter)
@@ -299,7 +270,7 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     if found is not None:
         now = replace(now, compose_late=compose_file.is_late(project, found))
         late += compose_file.notes(project, late=now.compose_late)
-    if others := _workers(machine, cluster):
+    if others := workers_of(machine, cluster):
         late += workers.notes(machine, others)
     return replace(now, files=files, notes=(*now.notes, *late))
 
@@ -323,24 +294,6 @@ def logs_argv(
     return engine_client.of(project.runtime()).logs(found.name, tail=tail, follow=follow)
 
 
-def container_of(machine: Machine, project: Project, node: str | None) -> Container | None:
-    """Of a node, by default the controller's own; None where the cluster is down.
-
-    Raises DshpcError (usage) where the cluster has no node of that name.
-    """
-    cluster = target(project)
-    if node in (None, cluster.prefix):
-        return ours(machine, cluster)
-    others = _workers(machine, cluster)
-    if node not in others:
-        raise usage_error(
-            f"This cluster has no node {plain(node or '')}.",
-            f"It has: {listed((cluster.prefix, *others))}.",
-            "List them: dshpc node list",
-        )
-    return others[node]
-
-
 def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:
     """Wait until the start has ended well, and say how the cluster is then."""
     reporter.progress("waiting for Slurm")
@@ -354,17 +307,13 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
             steps = cluster_status.after_failure(error.fixes)
             raise replace(error, steps=steps) from None
         raise _fell_over(machine, cluster, now) from error
-    others = {node: each.name for node, each in _workers(machine, cluster).items()}
+    others = {node: each.name for node, each in workers_of(machine, cluster).items()}
     workers.wait_ready(machine, others, reporter)
     started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
     if cluster.project.foreign is not None:
         return started
     late = not_in_force.settings(cluster.project, machine.env).in_short()
     return replace(started, notes=(*started.notes, *late))
-
-
-def _workers(machine: Machine, cluster: Target) -> dict[str, Container]:
-    return workers.of_project(machine, cluster.project, cluster.container)
 
 
 def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> DshpcError:
@@ -386,25 +335,6 @@ def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> Dshp
     )
 
 
-def ours(machine: Machine, cluster: Target) -> Container | None:
-    """The cluster's container, None where there is none; one that is not ours is refused."""
-    found = containers.inspect(machine, cluster.container)
-    owner = None if found is None else found.labels.get(PROJECT_LABEL)
-    if found is None or owner == str(cluster.project.folder):
-        return found
-    if owner is None:
-        raise DshpcError(
-            f"The container {cluster.container} is not one of dsHPC's.",
-            f"It was made from the image {found.image} by something else; it is left alone.",
-            ("Choose another name: configure-environment --prefix NAME",),
-        )
-    raise DshpcError(
-        f"The container {cluster.container} belongs to the cluster in {owner}.",
-        f"This is {cluster.project.folder}.",
-        tuple(owner_steps(owner)),
-    )
-
-
 def _check_image(machine: Machine, cluster: Target) -> None:
     """Compose would look for a missing image at a registry, which cannot have one of ours."""
     text = (cluster.project.folder / compose_tool.FILE).read_text(
@@ -417,27 +347,3 @@ def _check_image(machine: Machine, cluster: Target) -> None:
                 "It is built on this machine and was removed, or never finished.",
                 ("Build it: configure-environment",),
             )
-
-
-def _compose(machine: Machine, cluster: Target) -> Compose:
-    if not cluster.has_compose_file:
-        raise DshpcError(
-            f"{cluster.project.folder / compose_tool.FILE} is missing.",
-            "It says how the cluster is started.",
-            ("Write it again: configure-environment",),
-        )
-    found = find_compose(machine)
-    if found is None:
-        raise DshpcError(
-            "Docker Compose is not installed.",
-            "",
-            ("Install it: configure-environment does, or says how.",),
-        )
-    return found
-
-
-def find_compose(machine: Machine) -> Compose | None:
-    """The compose tool of this machine; raises where it does not answer in time."""
-    from dshpc_setup.probes.compose import find_compose
-
-    return find_compose(machine, _ASK_S)

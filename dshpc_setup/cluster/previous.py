@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dshpc_setup.cluster import neighbours, stopping
 from dshpc_setup.cluster.destroy import removed
-from dshpc_setup.cluster.operations import target
+from dshpc_setup.cluster.targets import target
 from dshpc_setup.engine.containers import inspect
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project

@@ -9,7 +9,7 @@ from typing import Any
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cluster import queue_room, workers
 from dshpc_setup.cluster import status as cluster_status
-from dshpc_setup.cluster.operations import Target, ours, target
+from dshpc_setup.cluster.targets import Target, ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error

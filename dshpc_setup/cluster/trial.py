@@ -11,7 +11,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.errors import DshpcError, Exit, told_error
+from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.no_answer import no_answer
@@ -20,7 +20,6 @@ from dshpc_setup.slurm.paths import TRIED
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")
 _SERVICE = "com.docker.compose.service"
-_UNTRIED = "Or stop the cluster first, then run this again, untried: dshpc down"
 _GOES_ON = "It was tried before anything was stopped: the cluster runs as before."
 
 
@@ -121,7 +120,12 @@ def _is_object(line: str) -> bool:
 
 def _not_tried(error: DshpcError) -> DshpcError:
     """It may be the trial alone that fails here, a second container: there is a way without one."""
-    return _refused(replace(error, steps=(*error.steps, _UNTRIED)))
+    untried = Fix(
+        f"{'Or stop' if error.steps else 'Stop'} the cluster first, then run this again, untried",
+        "dshpc down",
+        step="alternative" if error.steps else "do",
+    )
+    return _refused(replace(error, steps=(*error.steps, untried)))
 
 
 def _refused(error: DshpcError) -> DshpcError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dshpc_setup import codec
-from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.cluster.targets import ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
+from dshpc_setup.engine.privilege import caller
+from dshpc_setup.engine_client import IDS_LABEL
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
@@ -46,7 +48,10 @@ def ask_node(machine: Machine, container: str, *, deadline_s: float = _ASK_S) ->
 
 
 def ask(machine: Machine, project: Project, *, deadline_s: float = _ASK_S) -> NodeUse:
-    """Of the project's cluster; raises DshpcError where it is not up."""
+    """Of the project's cluster; raises DshpcError where it is not up.
+
+    A container that has one user has it as root, and its files and jobs are those of who asks.
+    """
     cluster = target(project)
     found = ours(machine, cluster)
     if found is None or found.status != "running":
@@ -55,4 +60,13 @@ def ask(machine: Machine, project: Project, *, deadline_s: float = _ASK_S) -> No
             "What jobs have used is kept in its state volume, which its container reads.",
             (Fix("Start it", "dshpc up", step="after"),),
         )
-    return ask_node(machine, cluster.container, deadline_s=deadline_s)
+    told = ask_node(machine, cluster.container, deadline_s=deadline_s)
+    if found.labels.get(IDS_LABEL) != "single":
+        return told
+    name = caller(machine).name
+    return replace(
+        told,
+        sums=tuple(
+            replace(each, user=name if each.user == "root" else each.user) for each in told.sums
+        ),
+    )

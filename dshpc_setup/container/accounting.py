@@ -214,7 +214,7 @@ def bring_up(run: Run, conf: str) -> None:
                 (
                     Fix("See", "dshpc logs", step="look"),
                     Fix(
-                        "Or go on without accounting, on the host",
+                        "Or continue without accounting, on the host",
                         "configure-environment --accounting off",
                     ),
                 ),

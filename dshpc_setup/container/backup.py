@@ -235,7 +235,7 @@ def _database_at_rest(machine: Machine, paths: Paths, settings: Settings) -> Ite
         while pid and os.path.exists(f"/proc/{pid}"):
             if time.monotonic() >= until:
                 raise DshpcError(
-                    "The accounting database does not end, so its files cannot be copied.",
+                    "The accounting database does not stop, so its files cannot be copied.",
                     f"Its process {pid} was told to, {_ENDED_S:.0f} s ago.",
                     ("See what it says: dshpc logs", "Then run this again."),
                 )

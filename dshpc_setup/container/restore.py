@@ -119,8 +119,12 @@ def _unpack(stream: IO[bytes], into: str) -> Manifest:
                         raise _broken(f"{member.name!r}: {error}") from None
             while packed.read(_BLOCK):  # tarfile stops before gzip has compared its own sum
                 pass
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
-        raise _broken(f"{type(error).__name__}: {error}") from None
+    except EOFError:
+        raise _broken("it is cut off: its end is missing") from None
+    except (gzip.BadGzipFile, tarfile.ReadError, zlib.error):
+        raise _broken("it is damaged, or no archive that dshpc backup has made") from None
+    except (tarfile.TarError, ValueError) as error:
+        raise _broken(str(error)) from None
     if manifest is None:
         raise _broken("it is cut off: its end is missing")
     if wrong := sorted(
@@ -196,9 +200,10 @@ def _fits(manifest: Manifest, settings: Settings, here: str) -> None:
 
 
 def _broken(why: str) -> DshpcError:
+    """`why` without its capital letter and its full stop: "it is cut off"."""
     return DshpcError(
         "The file is no whole backup of a cluster; nothing was changed.",
-        why,
+        f"{why[:1].upper()}{why[1:]}.",
         ("Use another backup: dshpc backup makes them.",),
     )
 

@@ -6,28 +6,26 @@ GPU's driver is asked in a process of its own, with a deadline: one that hangs c
 
 from __future__ import annotations
 
-import os
 import pwd
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dshpc_setup import codec
-from dshpc_setup.container import drift, use_processes
+from dshpc_setup.container import use_processes
 from dshpc_setup.container.jobs import PROOF
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.container.use_log import EndedJobs
 from dshpc_setup.facts import Gpus
 from dshpc_setup.jobs import allocated_gpus, records
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Watch
 from dshpc_setup.settings import Settings, texts
-from dshpc_setup.slurm import completion_log, job_states
+from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.job_states import SlurmJob
-from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.slurm.pending import parse_tres
 from dshpc_setup.usage import ledger, live, runs
 from dshpc_setup.usage.live import Gauge, LiveJob
 from dshpc_setup.usage.records import HeldGpu, JobUse
@@ -45,8 +43,6 @@ _COLUMNS = (
 )
 _MOST_IDS = 200
 _WARN_BEFORE_S = 600.0
-_UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
-_MOST_LOG = 32 << 20
 
 
 @dataclass
@@ -64,12 +60,12 @@ class Sampler:
     _sampled: float = float("-inf")
     _looked: float = float("-inf")
     _housed: float = float("-inf")
-    _offset: int = 0
-    _last_line: bytes = b""
-    _is_first: bool = True
     _has_live: bool = True
     _watch: Watch | None = None
     _checked: set[tuple[int, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._ended = EndedJobs(self.log, self.folder)
 
     def begin(self) -> None:
         """What an earlier sampler has left."""
@@ -79,7 +75,7 @@ class Sampler:
     def pass_once(self, clock: float, now: float) -> None:
         """What is due; `clock` only ever grows, `now` is seconds since 1970."""
         # First: what is measured now is no more of a job that has ended
-        if clock - self._looked >= _ENDED_S and self._log_has_grown():
+        if clock - self._looked >= _ENDED_S and self._ended.has_grown():
             self._looked = clock
             self._take_ended(now)
         if clock - self._sampled >= SAMPLE_S:
@@ -245,27 +241,17 @@ class Sampler:
                 text = f"dshpc: the job is ended: its GPUs have not been used for {live.told_time(idle_s)}."
                 Slurm(self.machine).notify(str(job.own), text, deadline_s=_ASK_S)
                 Slurm(self.machine).cancel(str(job.own), deadline_s=_ASK_S)
-                _say(f"job {job.id} is ended: its GPUs have been idle for {live.told_time(idle_s)}")
+                say(f"job {job.id} is ended: its GPUs have been idle for {live.told_time(idle_s)}")
 
     # What has ended
 
-    def _log_has_grown(self) -> bool:
-        try:
-            return self.log is not None and os.stat(self.log).st_size != self._offset
-        except OSError:
-            return False
-
     def _take_ended(self, now: float) -> None:
-        assert self.log is not None
         try:
-            lines, offset, last = self._new_lines(self.log)
+            ended = self._ended.new_jobs()
         except OSError:
             return
-        ended = [
-            job for line in lines if (job := completion_log.parse(line.decode("utf-8", "replace")))
-        ]
         made = self._uses([job for job in ended if not _is_proof(job)])
-        if self._is_first and made:  # an earlier sampler may have come so far
+        if self._ended.is_first and made:  # an earlier sampler may have come so far
             oldest = min(job.ended for job in made)
             there = {
                 each.key for each in ledger.newest_first(None, self.folder) if each.ended >= oldest
@@ -274,30 +260,8 @@ class Sampler:
         ledger.add(made, self.folder)
         for job in ended:
             self._forget(job)
-        self._offset, self._last_line, self._is_first = offset, last, False
-        live.save_place(self.folder, offset, last)
+        self._ended.done()
         self._save_live(now)
-
-    def _new_lines(self, log: str) -> tuple[list[bytes], int, bytes]:
-        """Whole lines behind the last one that was read; all of a log that is another by now."""
-        if self._is_first:
-            self._offset, self._last_line = live.load_place(self.folder)
-        with open(log, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            begin = self._offset - len(self._last_line)
-            file.seek(max(0, begin))
-            if (
-                begin < 0
-                or size < self._offset
-                or file.read(len(self._last_line)) != self._last_line
-            ):
-                self._is_first, self._offset = True, 0
-            file.seek(self._offset)
-            data = file.read(_MOST_LOG)
-        whole = data[: data.rfind(b"\n") + 1]
-        lines = whole.split(b"\n")[:-1]
-        last = lines[-1] + b"\n" if lines else self._last_line
-        return lines, self._offset + len(whole), last
 
     def _uses(self, ended: Sequence[Ended]) -> list[JobUse]:
         known: dict[int, list[int]] = {}
@@ -318,7 +282,7 @@ class Sampler:
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)
-        tres = dict(part.partition("=")[::2] for part in job.tres.split(","))
+        tres = parse_tres(job.tres)
         return JobUse(
             id=job.id, own=job.own, run=run.run, user=job.user, uid=job.uid, name=job.name,
             state=job.state if is_last else "REQUEUED",
@@ -329,8 +293,8 @@ class Sampler:
             method=method, log=own_log or log,
             gpus=tuple(replace(gpu, use=gauges[name].use() if (name := live.key_of(gpu)) in gauges else None)
                        for gpu in gpus),
-            cpus=int(tres["cpu"]) if tres.get("cpu", "").isdecimal() else None,
-            cpu_s=run.cpu_s, memory_mib=_mib(tres.get("mem", "")),
+            cpus=tres.get("cpu"),
+            cpu_s=run.cpu_s, memory_mib=tres.get("mem"),
             peak_memory_mib=max((peak for peak in peaks if peak), default=None),
         )  # fmt: skip
 
@@ -392,14 +356,6 @@ def _of_workspace(job: Ended | SlurmJob) -> tuple[str | None, str | None]:
     return (job_states.shown(name, 100) if isinstance(name, str) else None), record.log(job.task)
 
 
-def _mib(text: str) -> int | None:
-    """Slurm's "2711M", "1.50G"."""
-    try:
-        return round(float(text[:-1]) * _UNITS[text[-1:]]) if text[-1:] in _UNITS else None
-    except ValueError:
-        return None
-
-
 def _name_of(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
@@ -407,67 +363,6 @@ def _name_of(uid: int) -> str:
         return str(uid)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """Into the container's log."""
     print(f"dshpc: {text}", file=sys.stderr, flush=True)
-
-
-def facts_of(paths: Paths) -> Gpus:
-    """Those of the container's last start."""
-
-    @dataclass(frozen=True)
-    class Facts:
-        gpus: Gpus
-
-    try:
-        return codec.from_json(Facts, drift.load(paths)).gpus
-    except ValueError:
-        return Gpus("error", detail="the facts of the last start cannot be read")
-
-
-def main(machine: Machine, paths: Paths, settings: Settings) -> None:
-    """Until it is ended; what goes wrong is told once for each kind, and tried again."""
-    sampler = _made(machine, paths, settings)
-    stamp = _stamp(paths)
-    told: set[str] = set()
-    collected = float("-inf")
-    while True:
-        try:
-            if (now_stamp := _stamp(paths)) != stamp:  # a start or reconfigure has found other GPUs
-                stamp, before = now_stamp, sampler
-                before.close()
-                sampler = _made(machine, paths, settings)
-                sampler.jobs = before.jobs
-            sampler.pass_once(time.monotonic(), time.time())
-            if settings.listens and time.monotonic() - collected >= SAMPLE_S:
-                from dshpc_setup.container import far
-
-                collected = time.monotonic()
-                far.collect(machine, paths)
-        except (OSError, DshpcError) as error:
-            text = f"the use of GPUs is not written down: {error}"
-            if text not in told:
-                told.add(text)
-                _say(text)
-        time.sleep(1.0)
-
-
-def _stamp(paths: Paths) -> tuple[int, ...]:
-    found = []
-    for path in (f"{paths.run}/offer.json", f"{paths.run}/gpu-places"):
-        try:
-            found.append(os.stat(path).st_mtime_ns)
-        except OSError:
-            found.append(0)
-    return tuple(found)
-
-
-def _made(machine: Machine, paths: Paths, settings: Settings) -> Sampler:
-    gpus = facts_of(paths)
-    with open(f"{paths.run}/node", encoding="utf-8") as file:
-        node = file.read().strip()
-    sampler = Sampler(
-        machine, settings, node, gpus, allocated_gpus.known(), log=completion_log.path()
-    )
-    sampler.begin()
-    return sampler

@@ -186,7 +186,8 @@ class LiveSource:
         return config_diff.differences(self.machine, self.project)
 
     def tried(self, name: str, value: str) -> SetupReport:
-        from dshpc_setup.setup.pipeline import Configure, Options
+        from dshpc_setup.setup.pipeline import Configure
+        from dshpc_setup.setup.run import Options
 
         options = Options({name: value}, dry_run=True, env=self.machine.env)
         run = Configure(self.machine, self.project, options, _Unheard())

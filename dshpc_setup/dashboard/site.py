@@ -36,6 +36,7 @@ from dshpc_setup.jobs.view import View
 from dshpc_setup.methods import description
 from dshpc_setup.problems import in_words
 from dshpc_setup.slurm import job_states
+from dshpc_setup.terminal.amounts import size
 from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import counted, harmless
 
@@ -107,7 +108,7 @@ class Site:
             "hours": lambda seconds: f"{seconds / 3600:.2f}",
             "problems": in_words,
             "whole": lambda value: "-" if value is None else f"{value:.0f}",
-            "size": _size,
+            "size": size,
             "needs": description.needs,
             "shell": shlex.join,
         }
@@ -169,15 +170,6 @@ def _clock(at: float | None) -> Markup | str:
     here = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     known = datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="seconds")
     return Markup('<time datetime="{}">{}</time>').format(known, here)
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def _code(error: DshpcError) -> int:

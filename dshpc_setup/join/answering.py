@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from dshpc_setup import versions
-from dshpc_setup.cluster.operations import Target
+from dshpc_setup.cluster.targets import Target
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.join import cluster_facts, messages, tokens

@@ -68,7 +68,7 @@ class Asking:
             raise self._another(str(error)) from None
         except OSError as error:
             raise DshpcError(
-                f"The join service at {self._where} broke off.",
+                f"The join service at {self._where} closed the connection.",
                 error.strerror or str(error),
                 ("Run this again.", _AGAIN),
                 Exit.INCOMPLETE,
@@ -83,14 +83,14 @@ class Asking:
         if number == errno.ECONNREFUSED:
             return DshpcError(
                 f"No join service listens at {self._where}.",
-                "It listens only while a token lives: this one has ended, was used or was revoked, or the "
-                "controller's machine was restarted.",
+                "It listens only while a token is valid: this one has expired, was used or was "
+                "revoked, or the controller's machine was restarted.",
                 (_AGAIN,),
             )
         own = _own(self.token.address)
         if own is None:
             return DshpcError(
-                f"There is no way from this machine to {self._where}.",
+                f"This machine cannot reach {self._where}.",
                 os.strerror(number),
                 (
                     Fix("See which networks this machine is in", "ip -4 route", step="look"),
@@ -104,7 +104,7 @@ class Asking:
             f"{os.strerror(number)}. A firewall there, or between, keeps {own} from it.",
             (
                 Fix(
-                    "See whether it can be reached at all",
+                    "Check that it can be reached",
                     f"ping -c 3 {self.token.address}",
                     step="look",
                 ),
@@ -117,8 +117,8 @@ class Asking:
 
     def _another(self, said: str = "") -> DshpcError:
         return DshpcError(
-            f"Who answers at {self._where} is not the cluster that gave the token.",
-            f"Its certificate is another one. {said}".strip(),
+            f"What answers at {self._where} is not the cluster that issued the token.",
+            f"It has another certificate. {said}".strip(),
             (
                 "Another machine may have that address now, or somebody listens in. Nothing was sent.",
                 _AGAIN,
@@ -153,7 +153,7 @@ def refusal(refused: Refused, asked: Asking) -> DshpcError:
         return DshpcError(brief, "Nothing was changed.", (_AGAIN,))
     if refused.code == "busy":
         return DshpcError(
-            "The join service has been asked with wrong tokens, and answers nobody for a minute.",
+            "The join service was asked with wrong tokens, and answers no one for a minute.",
             "",
             ("Run this again in a minute.",),
             Exit.INCOMPLETE,
@@ -189,7 +189,7 @@ def refusal(refused: Refused, asked: Asking) -> DshpcError:
         )
     if refused.code == "slurm-user":
         return DshpcError(
-            "Slurm's user has another number in this machine's image.",
+            "Slurm's user has another user ID in this machine's image.",
             f"On the controller it is {refused.details}.",
             ("Make the image here with the controller's base image.",),
         )

@@ -181,7 +181,7 @@ def _refuse_cluster(project: Project, prefix: str) -> None:
     whose = "belongs to another cluster" if note else "holds a cluster of its own"
     raise DshpcError(
         f"The folder {project.folder} {whose}, {runtime.get('prefix')}.",
-        "A machine joins with a folder that holds none.",
+        "A machine joins from a folder that holds no cluster.",
         (
             Fix("Take another one", "configure-environment --join TOKEN --dir DIR"),
             Fix("Or remove that cluster first", "dshpc destroy", step="alternative"),
@@ -219,7 +219,7 @@ def _address(listen_at: str, facts: Facts) -> str:
         found = addresses.towards(facts.address)
     except OSError as error:
         raise DshpcError(
-            f"There is no way from this machine to {facts.address}.", error.strerror or str(error)
+            f"This machine cannot reach {facts.address}.", error.strerror or str(error)
         ) from None
     if not listen_at:
         return found
@@ -227,7 +227,7 @@ def _address(listen_at: str, facts: Facts) -> str:
     if named is None or not addresses.is_here(named):
         raise usage_error(
             f"--listen {listen_at}: this machine has no such address or interface.",
-            f"The way to the controller begins at {found}.",
+            f"This machine reaches the controller from {found}.",
             Fix("See which there are", "ip -4 -brief address", step="look"),
         )
     if named != found:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dshpc_setup import __version__, codec
-from dshpc_setup.cluster.operations import Target
+from dshpc_setup.cluster.targets import Target
 from dshpc_setup.container import far
 from dshpc_setup.container.joining import ABOUT_SCHEMA, About
 from dshpc_setup.documents import foreign

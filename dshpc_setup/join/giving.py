@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.cluster import operations
+from dshpc_setup.cluster import targets
 from dshpc_setup.container import far
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.join import cluster_facts, service, tokens
@@ -30,12 +30,12 @@ def give(machine: Machine, project: Project, ttl: str, *, once: bool) -> Made:
     """Raises DshpcError where Slurm listens for no other machine, or the cluster does not run."""
     seconds = _seconds(ttl)
     project.need_own()
-    cluster, settings = operations.target(project), project.settings(machine.env)
+    cluster, settings = targets.target(project), project.settings(machine.env)
     cluster_facts.refuse_deaf(settings)
-    container = operations.ours(machine, cluster)
+    container = targets.ours(machine, cluster)
     if container is None or not container.running:
         raise DshpcError(
-            "The cluster does not run, and nobody can join it.", "", ("Start it: dshpc up",)
+            "The cluster is not running, so no machine can join it.", "", ("Start it: dshpc up",)
         )
     address = far.own_address(settings)
     given, secret = tokens.made(project, time.time(), seconds, once=once)
@@ -52,7 +52,7 @@ def _seconds(ttl: str) -> float:
     if not 0 < seconds <= _LONGEST_S:
         raise usage_error(
             f"--ttl {ttl}: that is no time that a token can be good for.",
-            "A number with m, h or d behind it, 30 days at most.",
+            "It is a number followed by m, h or d: 30 days at most.",
             "Such as: --ttl 24h",
         )
     return seconds
@@ -62,7 +62,7 @@ def revoke(project: Project) -> tuple[str, ...]:
     """The ids of those that lived; the service ends. Nodes that have joined stay."""
     project.need_own()
     gone = tokens.revoke(project, time.time())
-    service.stop(operations.target(project))
+    service.stop(targets.target(project))
     return gone
 
 
@@ -86,7 +86,7 @@ def serve(machine: Machine, project: Project, port: int) -> None:
     """What the service's own process does."""
     project.need_own()
     settings: Settings = project.settings(machine.env)
-    service.serve(machine, operations.target(project), settings, port)
+    service.serve(machine, targets.target(project), settings, port)
 
 
 def line(made: Made) -> str:
@@ -103,5 +103,5 @@ def lines(made: Made) -> list[str]:
         f"Type that line on the machine that is to join, in a checkout of this version. It is good for "
         f"{made.ttl}, for {many}.",
         "Whoever has it can become a node and act as any user there: keep it as a password.",
-        "To make it worthless: dshpc node token --revoke",
+        "To revoke it: dshpc node token --revoke",
     ]

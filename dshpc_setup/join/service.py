@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from dshpc_setup.builtin import processes
 from dshpc_setup.cluster import own_process
-from dshpc_setup.cluster.operations import Target
+from dshpc_setup.cluster.targets import Target
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.join import certificate, cluster_facts, messages, tokens
 from dshpc_setup.join.answering import Desk

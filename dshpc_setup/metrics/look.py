@@ -10,7 +10,7 @@ from typing import Any
 from dshpc_setup import checkup
 from dshpc_setup.cluster import gpu_nodes, gpus
 from dshpc_setup.cluster.gpus import GpusNow
-from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.cluster.targets import ours, target
 from dshpc_setup.diagnose import catalogue, diagnose, kernel_log
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report

@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 200
 _SEND_S = 5.0
 _PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>No notebook</title>"
-    "<p>There is no notebook in the cluster at the moment: its job has ended, or begins anew.</p>"
+    "<p>There is no notebook in the cluster at the moment: its job has ended, or is restarting.</p>"
     "<p>Start it: <code>dshpc lab</code></p>"
 )
 _ENDED = (

@@ -17,7 +17,7 @@ from typing import Any
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.documents import foreign
-from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import tree
 from dshpc_setup.files.anchored import anchored
 from dshpc_setup.files.atomic import (
@@ -28,7 +28,8 @@ from dshpc_setup.files.atomic import (
     write_atomic,
     write_error,
 )
-from dshpc_setup.project import trust
+from dshpc_setup.project import trust, writers
+from dshpc_setup.project.refusals import no_project, of_another, unsafe
 from dshpc_setup.project.run_lock import held, held_by_another
 from dshpc_setup.settings import Reading, Settings, WrongSetting
 from dshpc_setup.settings.wrong import OWN_FILE
@@ -128,7 +129,7 @@ class Project:
         could have written them."""
         place = trust.judged(os.path.realpath(self.folder))
         if place.foreign:
-            raise _of_another(place)
+            raise of_another(place)
         fault = place.fault
         for name in _READ if fault is None else ():
             fault = fault or trust.of_file(str(self.folder / name))
@@ -144,7 +145,7 @@ class Project:
             except OSError:  # not there, or in a folder that may not be looked into
                 continue
             if me not in (0, uid) and not os.access(path, os.W_OK):
-                name = trust.user_name(uid)
+                name = writers.user_name(uid)
                 raise DshpcError(
                     f"The cluster in {self.folder} belongs to {name}.",
                     f"Only {name if uid == 0 else f'{name} or root'} may change it: you have no write "
@@ -386,42 +387,3 @@ def _project(
 ) -> Project:
     foreign = place.uid if place.foreign else None
     return Project(Path(place.folder), owner, foreign=foreign, ignored=ignored)
-
-
-def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
-    """Nothing in `folder` or above it tells of a cluster that may be used."""
-    for place in reversed(ignored):
-        if place.fault is not None:
-            return unsafe(place.folder, place.fault)
-    return DshpcError(
-        f"There is no cluster in {folder} or above it.",
-        f"No folder there holds {OWN}, which configure-environment makes.",
-        (
-            "Go to the folder where you ran configure-environment, or run it here.",
-            Fix("Or say once which one you mean", "dshpc use DIR", step="alternative"),
-            "Or name that folder in the environment variable DSHPC_DIR.",
-        ),
-    )
-
-
-def unsafe(folder: str, fault: trust.Fault) -> DshpcError:
-    """A project folder that others could have written into."""
-    return DshpcError(
-        f"The folder {folder} is not used as a project: others can change what is read there.",
-        fault.why,
-        (fault.remedy, "Or choose another folder: --dir DIR, or DSHPC_DIR."),
-    )
-
-
-def _of_another(place: trust.Place) -> DshpcError:
-    """What lies in another user's folder would be run with our rights."""
-    name, login = trust.user_name(place.uid), trust.login_of(place.uid)
-    as_owner = f"sudo -u {login}" if login else f"sudo -u '#{place.uid}'"
-    return DshpcError(
-        f"The cluster in {place.folder} belongs to {name}.",
-        f"This command uses its files, which {name} can write: they would run with your rights.",
-        (
-            f"Run it as that user: {as_owner} dshpc ...",
-            "Or make one of your own in another folder: configure-environment --dir DIR",
-        ),
-    )

@@ -16,7 +16,7 @@ from pathlib import Path
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.anchored import anchored
 from dshpc_setup.files.atomic import write_error
-from dshpc_setup.project import trust
+from dshpc_setup.project import trust, writers
 
 _MODE = 0o600  # whoever may open a file may hold its lock
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -69,7 +69,7 @@ def _make_private(handle: int, path: Path, owner: tuple[int, int] | None) -> Non
     if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1 or seen.st_uid not in ours:
         raise DshpcError(
             f"{path} is not a lock file of ours.",
-            f"It belongs to {trust.user_name(seen.st_uid)}, or it is a link or no plain file.",
+            f"It belongs to {writers.user_name(seen.st_uid)}, or it is a link or no plain file.",
             (f"See what it is: ls -l {path}", "Then remove it, and run again."),
         )
     try:
@@ -104,7 +104,7 @@ def _who(handle: int) -> str:
         uid = os.stat(f"/proc/{number}").st_uid
     except OSError:
         return ""
-    whose = "" if uid == os.geteuid() else f" of {trust.user_name(uid)}"
+    whose = "" if uid == os.geteuid() else f" of {writers.user_name(uid)}"
     return f" (process {number}{whose})"
 
 

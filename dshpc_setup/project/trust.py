@@ -15,6 +15,7 @@ import os
 import stat
 
 from dshpc_setup import engine_client
+from dshpc_setup.project import writers
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ class Fault:
     def why(self) -> str:
         """A sentence."""
         if self.kind == "owner":
-            return (
-                f"{self.path} belongs to {user_name(self.uid)}, who can change what is read there."
-            )
-        who = "everybody" if self.mode & stat.S_IWOTH else f"the group {_group_name(self.gid)}"
+            return f"{self.path} belongs to {writers.user_name(self.uid)}, who can change what is read there."
+        who = (
+            "everybody" if self.mode & stat.S_IWOTH else f"the group {writers.group_name(self.gid)}"
+        )
         return f"{self.path} can be written by {who} (mode {self.mode:04o})."
 
     @property
@@ -155,16 +156,16 @@ def of(path: str, seen: os.stat_result, owners: Collection[int]) -> Fault | None
     """What speaks against what is read at a path, or against the folder that it lies in."""
     if seen.st_uid not in owners:
         return Fault(path, "owner", seen)
-    return Fault(path, "mode", seen) if _others_write(path, seen) else None
+    return Fault(path, "mode", seen) if writers.others_write(path, seen) else None
 
 
 def above(path: str, seen: os.stat_result, owners: Collection[int]) -> Fault | None:
     """What speaks against a folder further up: from a sticky one nobody takes what is another's."""
-    if seen.st_uid not in owners and not _is_outside(seen.st_uid):
+    if seen.st_uid not in owners and not writers.is_outside(seen.st_uid):
         return Fault(path, "owner", seen)
     if seen.st_mode & stat.S_ISVTX:
         return None
-    return Fault(path, "mode", seen) if _others_write(path, seen) else None
+    return Fault(path, "mode", seen) if writers.others_write(path, seen) else None
 
 
 def read(folder: str, names: Sequence[str], owners: Collection[int]) -> bytes | None:
@@ -216,22 +217,6 @@ def _is_true(value: object) -> bool:
 
 def _is_engine(value: object) -> bool:
     return value in (engine_client.BUILTIN, engine_client.PODMAN)
-
-
-def user_name(uid: int) -> str:
-    if uid == 0:
-        return "root"
-    login = login_of(uid)
-    return f"the user {login}" if login else f"user {uid}"
-
-
-def login_of(uid: int) -> str | None:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None
 
 
 # -- looking ---------------------------------------------------------------------------------------
@@ -324,85 +309,6 @@ def _in_work(folder: str, outer: Place) -> bool:
     if "work" in (runtime := outer.runtime):
         works.append(os.path.realpath(runtime["work"]))
     return any(folder == work or folder.startswith(f"{work}/") for work in works)
-
-
-def _others_write(path: str, seen: os.stat_result) -> bool:
-    if seen.st_mode & stat.S_IWOTH:
-        return not _is_one_users(seen)
-    return bool(seen.st_mode & stat.S_IWGRP) and not _is_private(path, seen)
-
-
-def _is_private(path: str, seen: os.stat_result) -> bool:
-    """Whether the group is its owner's own and has nobody else in it: Debian and Fedora make one for
-    each user, with a umask of 002.
-
-    With an access list the group's bits stand for everybody named there.
-    """
-    import grp
-    import pwd
-
-    try:
-        owner, group = pwd.getpwuid(seen.st_uid), grp.getgrgid(seen.st_gid)
-    except KeyError:
-        return False
-    if owner.pw_gid != seen.st_gid or group.gr_name != owner.pw_name:
-        return False
-    return not set(group.gr_mem) - {owner.pw_name} and not _has_access_list(path)
-
-
-def _has_access_list(path: str) -> bool:
-    if not hasattr(os, "getxattr"):
-        return False
-    try:
-        os.getxattr(path, "system.posix_acl_access", follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
-def _is_one_users(seen: os.stat_result) -> bool:
-    """Whether it is a Windows drive in WSL: everything there has one owner and the mode 777, and
-    whoever works in that distribution does it as the same Windows user."""
-    try:
-        with open("/proc/sys/kernel/osrelease", encoding="utf-8", errors="replace") as file:
-            if "microsoft" not in file.read().lower():
-                return False
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return False
-    device = f"{os.major(seen.st_dev)}:{os.minor(seen.st_dev)}"
-    return any(_is_drive(line) for line in lines if line.split(" ", 3)[2] == device)
-
-
-def _is_drive(line: str) -> bool:
-    """Of /proc/self/mountinfo: "... - 9p C:\\134 rw,...,aname=drvfs;path=C:\\..." or of type drvfs."""
-    kind, _, options = line.partition(" - ")[2].partition(" ")
-    return kind == "drvfs" or (kind in ("9p", "virtiofs") and "drvfs" in options)
-
-
-def _is_outside(uid: int) -> bool:
-    """Whether it stands for owners outside of our user namespace, as root is to a rootless container.
-
-    Folders further up only: nothing is read from them.
-    """
-    try:
-        with open("/proc/sys/kernel/overflowuid", encoding="utf-8") as file:
-            if int(file.read()) != uid:
-                return False
-        with open("/proc/self/uid_map", encoding="utf-8") as file:
-            return file.read().split() != ["0", "0", "4294967295"]
-    except (OSError, ValueError):
-        return False
-
-
-def _group_name(gid: int) -> str:
-    import grp
-
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 def _is_name(value: object) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dshpc_setup.apply.apply import read_text
-from dshpc_setup.cluster import operations, reconfigure, verify
+from dshpc_setup.cluster import operations, reconfigure, targets, verify
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.engine_client import DOCKER
@@ -89,7 +89,7 @@ def _reconfigure(site: Site, _: Repair) -> None:
 
 def _inside(site: Site, repair: Repair) -> None:
     """Commands in the cluster's own container, and in no other of its name."""
-    container = operations.ours(site.machine, operations.target(_project(site)))
+    container = targets.ours(site.machine, targets.target(_project(site)))
     if container is None:
         raise DshpcError(f"{repair.does}: its container is gone.", "", ("Start it: dshpc up",))
     for inside in _programs(repair):
@@ -117,7 +117,7 @@ def _start_daemon(site: Site, repair: Repair) -> None:
 
 def _resume(site: Site, repair: Repair) -> None:
     """Asked once more who took it out: that may have been long before the question was answered."""
-    container = operations.ours(site.machine, operations.target(_project(site)))
+    container = targets.ours(site.machine, targets.target(_project(site)))
     if container is None:
         raise DshpcError(f"The node {repair.about} is not resumed: its container is gone.")
     now = taken_out(ask_nodes(site.machine, container.name))
@@ -157,7 +157,8 @@ def _refuse_still_out(site: Site, container: str, name: str) -> None:
 
 def _render(site: Site, repair: Repair) -> None:
     """configure-environment without the build; what it did not change keeps no copy."""
-    from dshpc_setup.setup.pipeline import Configure, Options
+    from dshpc_setup.setup.pipeline import Configure
+    from dshpc_setup.setup.run import Options
 
     project = _project(site)
     before = {path: _remembered(path) for path in repair.changes}
@@ -229,7 +230,7 @@ def _wait_for_cluster(site: Site, *, up: bool) -> None:
     if site.project is None or site.here.container is None:
         return
     try:
-        found = operations.ours(site.machine, operations.target(site.project))
+        found = targets.ours(site.machine, targets.target(site.project))
         if found is not None and found.running:
             site.reporter.progress("waiting for the cluster")
             verify.wait_ready(site.machine, found.name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dshpc_setup import settings
 from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.settings.reading import refusal
 from dshpc_setup.settings.wrong import together
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _parsed(name: str, value: str) -> Any:
         return item.parse(value)
     except ValueError as error:
         raise usage_error(
-            settings.refusal(item, value, error),
+            refusal(item, value, error),
             item.help,
             f"Give another: dshpc config set {name} VALUE",
         ) from None

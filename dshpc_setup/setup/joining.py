@@ -61,7 +61,7 @@ def refuse_keyless(machine: Machine, settings: Settings) -> None:
     if containers.volume_labels(machine, f"{settings.prefix}-key") is not None:
         return
     raise DshpcError(
-        f"This machine is no node of the cluster {settings.prefix} any more: it has not its key.",
+        f"This machine is no longer a node of the cluster {settings.prefix}: it lacks the cluster's key.",
         f"It had joined as {settings.node}, and dshpc destroy has removed the key.",
         (
             Fix("Have a token made, on the controller's machine", "dshpc node token"),

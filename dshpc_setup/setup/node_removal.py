@@ -6,7 +6,7 @@ from dataclasses import replace
 from shlex import quote
 
 from dshpc_setup import engine_door
-from dshpc_setup.cluster import key, nodes, operations, stopping, worker_changes
+from dshpc_setup.cluster import key, nodes, stopping, targets, worker_changes
 from dshpc_setup.cluster.key import Rotated
 from dshpc_setup.cluster.nodes import NodeNow
 from dshpc_setup.cluster.stopping import MayStop
@@ -15,8 +15,9 @@ from dshpc_setup.errors import Fix, usage_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
-from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.pipeline import Configure
 from dshpc_setup.setup.report import StepReporter
+from dshpc_setup.setup.run import Options
 from dshpc_setup.terminal.sanitize import plain
 
 _SETTING = "nodes"
@@ -32,7 +33,7 @@ def remove(
     and where jobs run there and nobody agrees to end them.
     """
     project.need_own()
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     if name == cluster.prefix:
         raise usage_error(
             f"Node {plain(name)} is the controller's own: without it there is no cluster.",
@@ -84,7 +85,7 @@ def _of_elsewhere(
     machine: Machine, project: Project, node: NodeNow, reporter: StepReporter, may_stop: MayStop
 ) -> None:
     """One that Slurm knows and that is no node of the settings: what it has for a key must end."""
-    cluster = operations.target(project)
+    cluster = targets.target(project)
     stopping.may_stop(
         machine,
         cluster.container,

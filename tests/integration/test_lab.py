@@ -78,7 +78,7 @@ def asked(port: str, path: str) -> tuple[int, str]:
 def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
     port, token, said = lab.dshpc()
     (job,) = lab.jobs()
-    assert f"job {job} goes on without this terminal" in said
+    assert f"job {job} keeps running without this terminal" in said
     file = lab.cluster.work / "from-the-terminal"
     client = str(ROOT / "tests" / "integration" / "lab_client.py")
     address = f"http://127.0.0.1:{port}/lab?token={token}"

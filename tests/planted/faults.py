@@ -110,7 +110,7 @@ FAULTS = (
     ),
     _fault(
         "a library of another driver than the running one is handed over",
-        "dshpc_setup/passthrough/driver_files.py",
+        "dshpc_setup/passthrough/driver_search.py",
         "if told is None or self._version in (None, told[1]):",
         "if told is None or self._version is not None:",
         "passthrough/test_driver_files.py::test_an_old_drivers_are_not_taken",

@@ -13,8 +13,9 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Evidence
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.pipeline import Configure
 from dshpc_setup.setup.report import Report, Step, StepName
+from dshpc_setup.setup.run import Options
 from tests.unit.engine.fake import Listener
 from tests.unit.slow import SlowMachine
 

@@ -10,9 +10,10 @@ import pytest
 from dshpc_setup.cluster import refused, start
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project.folder import REFUSED, Project
-from dshpc_setup.setup import pipeline
-from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup import image_step
+from dshpc_setup.setup.pipeline import Configure
 from dshpc_setup.setup.report import Report
+from dshpc_setup.setup.run import Options
 from tests.unit.slow import SlowMachine
 from tests.unit.test_slow_machine import Steps
 
@@ -78,7 +79,7 @@ def test_where_nothing_is_in_force_yet_there_is_nothing_to_compare(
     def fails(*_: Any, **__: Any) -> Any:
         raise DshpcError("No base image.")
 
-    monkeypatch.setattr(pipeline, "ensure_base", fails)
+    monkeypatch.setattr(image_step, "ensure_base", fails)
     assert run(tmp_path, SlowMachine()).error == DshpcError("No base image.")
     assert not (tmp_path / REFUSED).exists()
 

@@ -14,8 +14,9 @@ from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import local
 from dshpc_setup.project.folder import Project
-from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.pipeline import Configure
 from dshpc_setup.setup.report import Report, Step, StepName
+from dshpc_setup.setup.run import Options
 from tests.unit.engine.fake import Answer, Listener
 from tests.unit.slow import SlowMachine
 

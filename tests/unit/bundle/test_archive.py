@@ -289,6 +289,6 @@ def test_every_file_of_a_report_has_its_sentence() -> None:
     assert list(listed) == ["CONTENTS.txt", "facts.json", "rendered/config/slurm.conf"]
     assert "Look through it before you send it." in listed["CONTENTS.txt"]
     assert "  2 B  " in listed["CONTENTS.txt"]
-    assert "2.0 kB  config/slurm.conf of the project folder." in listed["CONTENTS.txt"]
+    assert "2.0 KiB  config/slurm.conf of the project folder." in listed["CONTENTS.txt"]
     with pytest.raises(KeyError):
         contents.sentence("unheard-of.json")

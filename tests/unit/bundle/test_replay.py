@@ -265,7 +265,7 @@ def test_contents_are_told_first(report: Path) -> None:
 
 
 def re_size(line: str) -> bool:
-    return any(unit in line.split() for unit in ("B", "kB"))
+    return any(unit in line.split() for unit in ("B", "KiB"))
 
 
 def test_what_was_observed_is_whole(report: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from dshpc_setup import cli
 from dshpc_setup.cli import cleaning, job_line
 from dshpc_setup.cli.job_request import Cluster
+from dshpc_setup.terminal import amounts
 from tests.integration.shown import documented
 
 DAY = 86400.0
@@ -180,4 +181,4 @@ def test_typer_reads_the_line() -> None:
      (5 << 40, "5.0 TiB"), (5 << 50, "5120 TiB")],
 )  # fmt: skip
 def test_sizes(count: int | None, said: str) -> None:
-    assert cleaning.size(count) == said
+    assert amounts.size(count) == said

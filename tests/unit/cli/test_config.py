@@ -329,3 +329,13 @@ def test_one_setting_is_shown_by_its_name(
     assert list(json.loads(capsys.readouterr().out)["settings"]) == ["array_limit"]
     assert cli.run(["config", "show", "array_limits"], "dshpc") == 64
     assert "Did you mean 'array_limit'?" in capsys.readouterr().err
+
+
+def test_homes_that_nobody_chose_are_shown_as_they_are(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runtime = project.runtime()
+    for homes, shown in (([], "kept"), (["/home"], "host")):
+        project.write_json(".dshpc/runtime.json", {**runtime, "homes": homes})
+        assert cli.run(["config", "show", "home"], "dshpc") == 0
+        assert capsys.readouterr().out.split() == ["home", shown, "default"]

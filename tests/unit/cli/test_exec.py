@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.cli import exec as exec_command
-from dshpc_setup.cli import exec_stdin, exec_zone
+from dshpc_setup.cli import exec_caller, exec_stdin, exec_zone
 from dshpc_setup.cli.exec_session import Session
 from dshpc_setup.project.folder import find_project
 from dshpc_setup.terminal.commands import EXEC_COMMANDS
@@ -142,12 +142,12 @@ def test_what_speaks_to_people_knows_their_clock_and_how_we_are_called(
 ) -> None:
     monkeypatch.setattr("time.localtime", lambda: SimpleNamespace(tm_gmtoff=-18000))
     monkeypatch.setattr(os, "getcwd", lambda: "/w/sub")
-    found = exec_command.for_people({"DSHPC_COMMAND": "/w/dshpc"})
+    found = exec_caller.for_people({"DSHPC_COMMAND": "/w/dshpc"})
     assert found == ["DSHPC_UTC_OFFSET_S=-18000", "DSHPC_COMMAND", "DSHPC_HERE=/w/sub"]
     monkeypatch.setattr(os, "getcwd", lambda: "/w/\udcff")
     offset = ["DSHPC_UTC_OFFSET_S=-18000"]
-    assert exec_command.for_people({"DSHPC_COMMAND": "/w/dshpc"}) == offset
-    assert exec_command.for_people({}) == offset
+    assert exec_caller.for_people({"DSHPC_COMMAND": "/w/dshpc"}) == offset
+    assert exec_caller.for_people({}) == offset
     call = exec_command.Call(exec_command.NODE, ["job", "list"], RUNTIME)
     call.more = found
     argv = call.client((0, 0, "root"), {})
@@ -281,9 +281,9 @@ def test_a_command_without_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_listed_variables_go_along() -> None:
     environ = {"SLURM_A": "1", "SBATCH_B": "2", "C": "3"}
-    assert exec_command.passed(environ) == []
+    assert exec_caller.passed(environ) == []
     environ["DSHPC_PASS_ENV"] = "C, SBATCH_*,missing,"
-    assert exec_command.passed(environ) == ["C", "SBATCH_B"]
+    assert exec_caller.passed(environ) == ["C", "SBATCH_B"]
 
 
 # Where and as whom
@@ -301,14 +301,14 @@ def test_only_listed_variables_go_along() -> None:
     ],
 )
 def test_the_folder_inside(work: str, here: str | None, wanted: str | None) -> None:
-    assert exec_command.inside(work, here) == wanted
+    assert exec_caller.inside(work, here) == wanted
 
 
 def test_a_work_folder_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "real/sub").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     here = os.path.realpath(tmp_path / "real/sub")
-    assert exec_command.inside(f"{tmp_path}/link", here) == f"{tmp_path}/link/sub"
+    assert exec_caller.inside(f"{tmp_path}/link", here) == f"{tmp_path}/link/sub"
 
 
 def entry(uid: int) -> pwd.struct_passwd:
@@ -340,7 +340,7 @@ def test_the_calling_user(
     monkeypatch.setattr(os, "geteuid", lambda: euid)
     monkeypatch.setattr(os, "getegid", lambda: 7)
     monkeypatch.setattr(pwd, "getpwuid", entry)
-    assert exec_command.calling_user(environ) == wanted
+    assert exec_caller.calling_user(environ) == wanted
 
 
 # Before anything is started

@@ -13,9 +13,9 @@ from dshpc_setup.terminal.commands import COMMANDS
 
 # A word that is added here is an imperative, and no noun ("Jobs", "Settings")
 VERBS = frozenset(
-    "Cancel Capture Carry Check Choose Compare Copy Declare Detect Explain Find Get Give Join Keep List "
-    "Make Manage Open Print Put Queue Remove Report Restart Run Save Set Show Start Stop Submit Take "
-    "Test-run Undo Write".split()
+    "Cancel Capture Carry Check Choose Compare Connect Copy Declare Detect Explain Find Get Give "
+    "Join Keep List Make Manage Open Print Put Queue Remove Replace Report Restart Return Run Save Set "
+    "Show Start Stop Submit Take Test-run Undo Write".split()
 )
 WIDEST = 110
 

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.cli import lab
+from dshpc_setup.cli.job_request import Cluster
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import environments
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.request_building import CommandLine
 
 
 def test_a_number_that_is_another_programs_by_now_is_left_alone(
@@ -19,3 +24,23 @@ def test_a_number_that_is_another_programs_by_now_is_left_alone(
         assert not state._is_open_in(os.getppid())
         assert not state._is_open_in(1)
         assert not state._is_open_in(0)
+
+
+def test_what_the_cluster_cannot_give_is_refused_before_packages_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refuse(_: object, verb: str, request: Request) -> dict[str, object]:
+        asked.append((verb, request.dry_run))
+        raise DshpcError("There are not 9 GPUs.")
+
+    def make(*_: object) -> None:
+        raise AssertionError("made")
+
+    monkeypatch.setattr(lab, "ask", refuse)
+    monkeypatch.setattr(environments, "_make", make)
+    here = Cluster({"work": str(tmp_path)}, str(tmp_path), None)
+    with pytest.raises(DshpcError, match="not 9"):
+        lab._request(lab.Line(CommandLine(gpus="9")), here, 60.0, "0" * 48)
+    assert asked == [("submit", True)]

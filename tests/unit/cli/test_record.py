@@ -95,7 +95,7 @@ def test_what_a_recording_lacks_is_said() -> None:
         {"IPv4 address": 2, "UUID": 1}, tuple(f"/d{n}" for n in range(10)), ("nvidia-smi -L",), ("gpus",),
     )  # fmt: skip
     text = "\n".join(lines(done))
-    assert "1.2 kB" in text
+    assert "1.2 KiB" in text
     assert "Captured  2 files, 1 command" in text
     assert "Replaced  2 IPv4 addresses, 1 UUID" in text
     assert "/d7, and 2 more" in text

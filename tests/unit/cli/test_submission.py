@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app, exec_trouble, job_request, submission, submitting
+from dshpc_setup.cli import app, exec_caller, exec_trouble, job_request, submission, submitting
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli.job_request import UnansweredError
 from dshpc_setup.cli.submission import Line, parsed
@@ -269,6 +269,23 @@ def test_a_client_that_ends_without_an_answer_may_have_submitted_it(
     assert ("It may have been submitted: dshpc job list" in told.value.resolution) is unsure
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Error response from daemon: No such container: p-slurm", False),
+        ("Error: No such container: p-slurm", False),
+        ("dshpc: it waits for the cluster", True),
+    ],
+)
+def test_the_engines_own_words_are_kept_for_the_error(
+    text: str, shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    job_request._heard(text, said)
+    assert said == [text]
+    assert (capsys.readouterr().err == f"{text}\n") is shown
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
     answers: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -361,7 +378,7 @@ def test_copies_stay_where_a_submission_may_still_read_them(
     monkeypatch.setattr(submission, "ask", refuse)
     monkeypatch.setattr(execution, "runtime", lambda _: runtime)
     monkeypatch.setattr(execution, "project_folder", lambda _: str(tmp_path))
-    monkeypatch.setattr(execution, "calling_user", lambda _: (os.geteuid(), 0, "u"))
+    monkeypatch.setattr(exec_caller, "calling_user", lambda _: (os.geteuid(), 0, "u"))
     line = Line("run", CommandLine(command=("true",), inputs=(str(tmp_path / "data"),)))
     with pytest.raises(DshpcError):
         submission.carry_out(line)

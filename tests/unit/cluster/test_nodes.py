@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from dshpc_setup.cluster import nodes, operations
+from dshpc_setup.cluster import nodes, targets
 from dshpc_setup.cluster.nodes import NodeNow, NodesNow
-from dshpc_setup.cluster.operations import Target
+from dshpc_setup.cluster.targets import Target
 from dshpc_setup.container import far
 from dshpc_setup.diagnose.model import CheckInput
 from dshpc_setup.diagnose.slurm_node import _down
@@ -98,7 +98,7 @@ def test_one_elsewhere_is_resumed_by_slurm_alone(
     monkeypatch.setattr(nodes, "Slurm", Slurm)
     monkeypatch.setattr(nodes, "look", lambda *_: found)
     monkeypatch.setattr(
-        operations, "target", lambda _: Target(Project(tmp_path), "lab-slurm", "lab", "/work")
+        targets, "target", lambda _: Target(Project(tmp_path), "lab-slurm", "lab", "/work")
     )
     nowhere: Any = object()
     nodes.resume(nowhere, nowhere, "lab9", Silent())

@@ -205,6 +205,17 @@ def test_what_is_cut_off_or_damaged_is_refused_and_leaves_nothing(
     assert there(paths) == before
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [b"", b"a note of mine\n", b"PK\x03\x04", gzip.compress(b"x", mtime=0)],
+    ids=["empty", "text", "zip", "gzip"],
+)
+def test_a_file_that_is_no_backup_is_told_in_words(paths: Paths, foreign: bytes) -> None:
+    with pytest.raises(DshpcError, match="no whole backup") as told:
+        check(paths, foreign)
+    assert told.value.details.startswith("It is ")
+
+
 def packed(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:

@@ -9,7 +9,7 @@ import pytest
 
 from dshpc_setup.container import programs
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.node import main
+from dshpc_setup.node import lifecycle
 from dshpc_setup.observed.model import NamedProgram
 from dshpc_setup.slurm import paths
 from dshpc_setup.slurm.paths import Paths
@@ -137,10 +137,10 @@ def test_status_names_a_program_that_has_gone(
     (tmp_path / "etc/slurm").mkdir(parents=True)
     monkeypatch.setattr(paths, "Paths", lambda: Paths(str(tmp_path)))
     conf = tmp_path / "etc/slurm/slurm.conf"
-    assert main._programs_that_cannot_run() == []
+    assert lifecycle._programs_that_cannot_run() == []
     conf.write_text("Epilog=/usr/bin/true\n")
-    assert main._programs_that_cannot_run() == []
+    assert lifecycle._programs_that_cannot_run() == []
     conf.write_text("Epilog=/usr/bin/true\nTaskProlog=/no/such\n")
-    assert main._programs_that_cannot_run() == [
+    assert lifecycle._programs_that_cannot_run() == [
         "TaskProlog=/no/such is not there in the container. Each job fails. What helps: dshpc doctor"
     ]

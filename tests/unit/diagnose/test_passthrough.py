@@ -11,7 +11,8 @@ from dshpc_setup.diagnose.passthrough import CHECKS
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.facts import Gpus
 from dshpc_setup.passthrough import Attempt, findings
-from dshpc_setup.passthrough.driver_files import DriverFiles, File, Lack, Node, handover
+from dshpc_setup.passthrough.driver_files import DriverFiles, Node, handover
+from dshpc_setup.passthrough.driver_search import File, Lack
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.wanted import WantedGpus
 from dshpc_setup.plan import plan_cluster

@@ -562,7 +562,7 @@ def test_ctrl_c_shows_nobody_a_traceback(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(_: list[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(main._COMMANDS, "job", interrupt)
+    monkeypatch.setitem(main._OWN, "job", interrupt)
     assert main.main(["job", "list"]) == 130
 
 

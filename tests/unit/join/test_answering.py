@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.cluster.operations import Target
+from dshpc_setup.cluster.targets import Target
 from dshpc_setup.join import messages, tokens
 from dshpc_setup.join.answering import Desk
 from dshpc_setup.join.messages import Answer, Facts, Question

@@ -18,10 +18,15 @@ def test_help_names_every_command_and_begins_with_a_verb(
 ) -> None:
     assert main.main(["help"]) == 0
     rows = re.findall(r"(?m)^  (\S.*?)  +([A-Z][a-z]+)\b", capsys.readouterr().out)
-    assert {usage.split(" ")[0] for usage, _ in rows} == set(main._COMMANDS)
+    assert {usage.split(" ")[0] for usage, _ in rows} == main.COMMANDS
     assert {verb for _, verb in rows} == VERBS
 
 
 def test_a_command_that_there_is_not_gets_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["statsu"]) == 64
     assert "There is no command 'statsu'.\nusage: dshpc-node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(main.COMMANDS))
+def test_each_command_is_a_function_of_its_module(name: str) -> None:
+    assert callable(main._command(name))

@@ -17,7 +17,8 @@ from dshpc_setup.facts import HostFacts, Platform
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.passthrough import Attempt, findings
 from dshpc_setup.passthrough.candidates import candidates
-from dshpc_setup.passthrough.driver_files import DriverFiles, Lack, Node, driver_files
+from dshpc_setup.passthrough.driver_files import DriverFiles, Node, driver_files
+from dshpc_setup.passthrough.driver_search import Lack
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.probes import loader
 from tests.unit.passthrough.made import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.project import trust
+from dshpc_setup.project import writers
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 
@@ -30,7 +30,7 @@ def another(monkeypatch: pytest.MonkeyPatch, *refused: Path, uid: int = 4321) ->
 def test_somebody_elses_cluster(
     project: Project, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner = trust.user_name(os.getuid())
+    owner = writers.user_name(os.getuid())
     another(monkeypatch, project.folder / name)
     with pytest.raises(DshpcError) as caught, project.lock():
         pass

@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.project.folder import Project
 from dshpc_setup.setup import node_removal
-from dshpc_setup.setup.pipeline import Options
+from dshpc_setup.setup.run import Options
 from tests.unit.engine.fake import FakeMachine
 
 

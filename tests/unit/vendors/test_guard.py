@@ -32,7 +32,7 @@ OF_A_VENDOR = {
 # Others' rules and words, in which a name is no more than that
 REASONS = {
     "metrics/families.py": "Xid is NVIDIA's word, and DCGM's metric of it",
-    "facts/__init__.py": "a kernel module that has the name of its vendor",
+    "facts/evidence.py": "a kernel module that has the name of its vendor",
     "machine/profiles.py": "made-up cards are of these two",
     "machine/simulated.py": "made-up cards are of these two",
     "passthrough/handover.py": "Docker's own rule: a device request without a driver is NVIDIA's",

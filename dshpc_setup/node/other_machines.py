@@ -1,0 +1,59 @@
+"""Nodes on other machines: what they are given, and what they offer."""
+
+from __future__ import annotations
+
+from dshpc_setup.node.arguments import no_arguments, own_paths, wrong_usage
+
+
+def forget_node(rest: list[str]) -> int:
+    from dshpc_setup.container import nodes
+
+    if len(rest) != 1:
+        raise wrong_usage("dshpc-node forget-node takes NODE.")
+    nodes.forget(own_paths(), *rest)
+    return 0
+
+
+def join_about(rest: list[str]) -> int:
+    import json
+
+    from dshpc_setup import codec
+    from dshpc_setup.container import joining
+    from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.machine.local import LocalMachine
+
+    no_arguments(rest)
+    found = joining.about(LocalMachine(), slurm_user()[0])
+    print(json.dumps(codec.to_json(found, joining.ABOUT_SCHEMA)))
+    return 0
+
+
+def give_key(rest: list[str]) -> int:
+    import json
+
+    from dshpc_setup import codec
+    from dshpc_setup.container import joining
+
+    no_arguments(rest)
+    print(json.dumps(codec.to_json(joining.give(own_paths()), joining.KEY_SCHEMA)))
+    return 0
+
+
+def take_key(rest: list[str]) -> int:
+    from dshpc_setup.container import joining
+    from dshpc_setup.container.run import slurm_user
+
+    no_arguments(rest)
+    changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
+    print("changed" if changed else "ok")
+    return 0
+
+
+def collect_offers(rest: list[str]) -> int:
+    from dshpc_setup.container import far
+    from dshpc_setup.machine.local import LocalMachine
+
+    no_arguments(rest)
+    for name in far.collect(LocalMachine(), own_paths()):
+        print(name)
+    return 0

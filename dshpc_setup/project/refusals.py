@@ -1,0 +1,48 @@
+"""Why a folder is not used as a project, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.project import trust, writers
+from dshpc_setup.project.trust import OWN
+
+
+def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
+    """Nothing in `folder` or above it tells of a cluster that may be used."""
+    for place in reversed(ignored):
+        if place.fault is not None:
+            return unsafe(place.folder, place.fault)
+    return DshpcError(
+        f"There is no cluster in {folder} or above it.",
+        f"No folder there holds {OWN}, which configure-environment makes.",
+        (
+            "Go to the folder where you ran configure-environment, or run it here.",
+            Fix("Or say once which one you mean", "dshpc use DIR", step="alternative"),
+            "Or name that folder in the environment variable DSHPC_DIR.",
+        ),
+    )
+
+
+def unsafe(folder: str, fault: trust.Fault) -> DshpcError:
+    """A project folder that others could have written into."""
+    return DshpcError(
+        f"The folder {folder} is not used as a project: others can change what is read there.",
+        fault.why,
+        (fault.remedy, "Or choose another folder: --dir DIR, or DSHPC_DIR."),
+    )
+
+
+def of_another(place: trust.Place) -> DshpcError:
+    """What lies in another user's folder would be run with our rights."""
+    name, login = writers.user_name(place.uid), writers.login_of(place.uid)
+    as_owner = f"sudo -u {login}" if login else f"sudo -u '#{place.uid}'"
+    return DshpcError(
+        f"The cluster in {place.folder} belongs to {name}.",
+        f"This command uses its files, which {name} can write: they would run with your rights.",
+        (
+            f"Run it as that user: {as_owner} dshpc ...",
+            "Or make one of your own in another folder: configure-environment --dir DIR",
+        ),
+    )
