@@ -24,32 +24,35 @@ OTHER = 34571  # a user of this machine
 
 @dataclass
 class Lab:
-    """One that runs; `state` is the file of who forwards to it."""
+    """One that runs, or another server of that name; `page`: what stands before the token in its address."""
 
     cluster: Cluster
     home: Path
+    name: str = "lab"
+    page: str = "lab?token="
 
     def dshpc(self, *words: str) -> tuple[str, str, str]:
         """Its port, its token, and what was said."""
         done = run(
-            [str(ROOT / "dshpc"), "lab", "--dir", str(self.cluster.folder), *words],
+            [str(ROOT / "dshpc"), self.name, "--dir", str(self.cluster.folder), *words],
             # Its own home for what it notes, and the caches of this one
             env={"HOME": str(self.home), "XDG_CACHE_HOME": str(Path.home() / ".cache")},
             timeout_s=300,
             cwd=self.cluster.work,
         ).good()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/lab\?token=([0-9a-f]{48})\n", done.stdout)
+        page = re.escape(self.page)
+        found = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/{page}([0-9a-f]{{48}})\n", done.stdout)
         assert found is not None, done
         return found[1], found[2], done.stderr
 
     @property
     def pid(self) -> int:
-        (path,) = (self.home / ".local/state/dshpc").glob("lab-*.json")
+        (path,) = (self.home / ".local/state/dshpc").glob(f"{self.name}-*.json")
         return int(json.loads(path.read_text())["pid"])
 
     def jobs(self) -> list[str]:
         lines = self.cluster.said("squeue", "-h", "-o", "%i %j").splitlines()
-        return [line.split()[0] for line in lines if line.endswith(" lab")]
+        return [line.split()[0] for line in lines if line.endswith(f" {self.name}")]
 
 
 @pytest.fixture
@@ -58,11 +61,15 @@ def lab(standard: Cluster, tmp_path: Path) -> Iterator[Lab]:
     try:
         yield one
     finally:
-        for job in one.jobs():
-            standard.said("scancel", job)
-        wait_until(lambda: not one.jobs(), "its job has ended")
-        if list((tmp_path / ".local/state/dshpc").glob("lab-*.json")):
-            os.kill(one.pid, signal.SIGTERM)
+        ended(one)
+
+
+def ended(one: Lab) -> None:
+    for job in one.jobs():
+        one.cluster.said("scancel", job)
+    wait_until(lambda: not one.jobs(), "its job has ended")
+    if list((one.home / ".local/state/dshpc").glob(f"{one.name}-*.json")):
+        os.kill(one.pid, signal.SIGTERM)
 
 
 def asked(port: str, path: str) -> tuple[int, str]:
