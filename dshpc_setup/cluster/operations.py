@@ -40,6 +40,7 @@ from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.settings import lent
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import listed, plain
 
@@ -129,8 +130,10 @@ def up(
 def _need_folders(cluster: Target) -> None:
     """Raises DshpcError where a folder that jobs see is not there: Docker would make one that is root's."""
     seen = cluster.project.runtime()
-    for name, setting in (("homes", "home"), ("mounts", "mounts")):
-        gone = next((each for each in seen.get(name, ()) if not os.path.isdir(each)), None)
+    lends = {"toolkits": [lent.parse(each).source for each in seen.get("toolkits", ())]}
+    for name, setting in (("homes", "home"), ("mounts", "mounts"), ("toolkits", "toolkit")):
+        folders = (lends | seen if name != "toolkits" else lends).get(name, ())
+        gone = next((each for each in folders if not os.path.isdir(each)), None)
         if gone is not None:
             raise DshpcError(
                 f"The folder {plain(gone)}, which jobs see, is not there.",

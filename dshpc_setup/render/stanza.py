@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from dshpc_setup.render import isolation, seccomp
 from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.render.log_bounds import log_bounds
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, lent
 from dshpc_setup.settings.places import folder_of, hides_the_system, lies_in, unfit_for_mount
 from dshpc_setup.slurm.paths import HOME_ROOTS, HOMES, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
 
@@ -195,6 +195,7 @@ def compose_file(
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_homes_inside(settings),
+            **_toolkits_inside(settings),
             **_rest_inside(settings, facts),
             **settings.place.to_env(),
             **_left_out(settings, gpu.devices),
@@ -233,6 +234,7 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_homes_inside(settings),
+            **_toolkits_inside(settings),
             **settings.place.to_env(),
             **({} if whole.own_network else {SHARED_NETWORK: "1"}),
             **_left_out(settings, gpu.devices),
@@ -342,11 +344,12 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
         f"{work}:{work}{shared}",
         f"{project / METHODS}:{project / METHODS}{read_only}",
     )
-    if settings.homes or settings.mounts:
+    if settings.homes or settings.mounts or settings.toolkits:
         # Without a label (see _unlabelled); what is mounted below another after it, or it would be hidden
         more = (
             *(f"{each}:{each}" for each in settings.homes),
             *map(_mounted, settings.mounts),
+            *_lent(settings),
             *_hidden(project, settings, read_only),
         )
         folders = tuple(sorted((*folders, *more), key=lambda each: each.split(":")[1].count("/")))
@@ -362,10 +365,27 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
 def _hidden(project: Path, settings: Settings, read_only: str) -> tuple[str, ...]:
     """What the cluster keeps for itself, covered where the project lies in what jobs see: keys of the
     built-in engine's volumes are there."""
-    seen = (*settings.homes, *map(folder_of, settings.mounts))
+    seen = (
+        *settings.homes,
+        *map(folder_of, settings.mounts),
+        *(lent.parse(each).source for each in settings.toolkits),
+    )
     if not any(lies_in(str(project), each) for each in seen):
         return ()
     return (f"{project / HIDDEN}:{project / OWN}{read_only}",)
+
+
+def _lent(settings: Settings) -> Iterator[str]:
+    """Toolkits, but where a folder of `mounts` has that place."""
+    taken = set(map(folder_of, settings.mounts))
+    for each in map(lent.parse, settings.toolkits):
+        if each.place not in taken:
+            yield each.mount
+
+
+def _toolkits_inside(settings: Settings) -> dict[str, str]:
+    found = lent.to_variable(tuple(map(lent.parse, settings.toolkits)))
+    return {lent.VARIABLE: found} if found else {}
 
 
 def _mounted(mount: str) -> str:
@@ -376,7 +396,7 @@ def _unlabelled(rights: isolation.Rights, settings: Settings, facts: HostFacts) 
     """Where SELinux enforces, folders that are not the cluster's alone are reached without its labels: to
     label all of /home or /data anew would take them from the programs that they are labelled for."""
     option = "label=disable"
-    shared = settings.homes or settings.mounts
+    shared = settings.homes or settings.mounts or settings.toolkits
     if facts.platform.selinux != "enforcing" or not shared or option in rights.security_opt:
         return rights
     return replace(rights, security_opt=(*rights.security_opt, option))

@@ -44,7 +44,14 @@ from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
 from dshpc_setup.settings import Settings, together
-from dshpc_setup.setup import engine_choice, kept_homes, shared_folders, work_place, written
+from dshpc_setup.setup import (
+    engine_choice,
+    kept_homes,
+    shared_folders,
+    toolkits,
+    work_place,
+    written,
+)
 from dshpc_setup.setup.describe import (
     describe_changes,
     describe_facts,
@@ -185,6 +192,9 @@ class Configure:
             refuse_keyless(self.machine, settings)
         if self.options.replayed is None:
             settings = shared_folders.with_homes(self.machine, self.project, settings, facts)
+            settings = toolkits.with_toolkits(self.project, settings)
+            if settings.toolkits:
+                self.steps.note(toolkits.told(settings))
         ideal = self._ideal(facts, settings)
         for sentence in unhealthy_told(ideal, facts.gpus):
             self.steps.note(sentence)

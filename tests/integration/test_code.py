@@ -1,4 +1,4 @@
-"""`dshpc code`: VS Code in a job, used in Debian's Chromium; whoever has no token sees the question for it."""
+"""`dshpc code`: VS Code in a job, used in Debian's Chromium; who has no token is asked for it."""
 
 from __future__ import annotations
 
