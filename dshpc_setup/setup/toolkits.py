@@ -39,10 +39,10 @@ def with_toolkits(project: Project, settings: Settings) -> Settings:
 
 def told(settings: Settings) -> str:
     found = tuple(map(parse, settings.toolkits))
-    first = listed([each.place for each in first_of_each(found)])
-    others = sorted({each.place for each in found} - {each.place for each in first_of_each(found)})
-    more = f" {listed(others)} are seen, too." if others else ""
-    return f"Jobs are lent this machine's {first}, for reading.{more}"
+    first = tuple(each.place for each in first_of_each(found))
+    others = tuple(sorted({each.place for each in found} - set(first)))
+    more = f" They also see {listed(others)}." if others else ""
+    return f"Jobs are lent this machine's {listed(first)}, for reading.{more}"
 
 
 def _usual() -> Iterable[str]:
