@@ -117,7 +117,10 @@ def test_who_cleans_as_one_is_begun_does_no_harm(
     tmp_path: Path, declaring: str, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between a new folder and its lock it looks like what a killed run has left."""
-    plain, cleaned = safe_open.new_folder, []
+    environments.ready(declaring, incoming(tmp_path))
+    Path(declaring, "requirements.txt").write_text("other\n")
+    plain = safe_open.new_folder
+    cleaned: list[str] = []
 
     def new_folder(name: str, at: int, mode: int) -> int:
         handle = plain(name, at, mode)
