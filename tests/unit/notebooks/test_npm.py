@@ -54,7 +54,7 @@ def test_what_this_machine_needs_of_a_lock() -> None:
      lock(**{"node_modules/a": package(resolved=f"git+{npm.REGISTRY}a")})],
 )  # fmt: skip
 def test_another_lock_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=".+"):
+    with pytest.raises(ValueError, match=r".+"):
         folders(text)
 
 
