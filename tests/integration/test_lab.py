@@ -72,10 +72,10 @@ def ended(one: Lab) -> None:
         os.kill(one.pid, signal.SIGTERM)
 
 
-def asked(port: str, path: str) -> tuple[int, str]:
+def asked(port: str, path: str, method: str = "GET") -> tuple[int, str]:
     line = http.client.HTTPConnection("127.0.0.1", int(port), timeout=90)
     try:
-        line.request("GET", path)
+        line.request(method, path)
         answer = line.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -122,14 +122,38 @@ def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
 @pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
 def test_nobody_else_is_led_to_it(lab: Lab) -> None:
     port, token, _ = lab.dshpc("--gpus", "0")
+    (job,) = lab.jobs()
     work = lab.cluster.work
     refused = as_user(OTHER, "dshpc", "lab", "--attach", cwd=work)
     assert refused.code == 2
     assert "There is no job lab of yours" in refused.stderr
-    socket = lab.cluster.said(
-        "sh", "-c", "ls /var/lib/dshpc/home/root/.local/state/dshpc-ssh/lab.sock"
-    )
-    looks = as_user(OTHER, "dshpc", "exec", "--", "stat", socket, cwd=work)
-    assert "Permission denied" in looks.stderr
     assert asked(port, f"/api/status?token={token[::-1]}")[0] == 403
+    status, text = asked(port, f"/api/kernels?token={token}", method="POST")
+    assert status == 201
+    kernel = json.loads(text)["id"]
+
+    # Neither its socket, token, home, packages, kernels nor processes are for another user's jobs
+    found = lab.cluster.said(
+        "sh", "-c", f"ls -d /tmp/dshpc-lab-*; pgrep -f kernel-{kernel}"
+    ).split()
+    runtime, process = found
+    state = "/var/lib/dshpc/home/root/.local/state/dshpc-ssh"
+    places = (
+        f"{state}/lab.sock", f"{state}/lab.json", "/var/lib/dshpc/home/root",
+        f"{work}/jobs/{os.getuid()}/.envs", f"{runtime}/kernel-{kernel}.json",
+        f"/proc/{process}/environ", f"/proc/{process}/root/",
+    )  # fmt: skip
+    for place in places:
+        lab.cluster.said("sh", "-c", f"test -e {place}")
+        tries = f"cat {place} || ls {place}"
+        looks = as_user(OTHER, "dshpc", "run", "--wait", "--", "sh", "-c", tries, cwd=work)
+        assert looks.code != 0, place
+        assert looks.stdout.count("Permission denied") >= 2, (place, looks)
+    kills = as_user(OTHER, "dshpc", "exec", "--", "scancel", job, cwd=work)
+    assert "Access/permission denied" in kills.stderr
+    # Of its kernels no port is open, from which anybody could read what they print
+    ports = lab.cluster.said("sh", "-c", f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd")
+    inodes = re.findall(r"socket:\[(\d+)\]", ports)
+    assert inodes
+    assert not [line for line in ports.splitlines() if set(line.split()[9:10]) & set(inodes)]
     assert asked(port, f"/api/status?token={token}")[0] == 200
