@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 
 TEXT = "typed in the editor"
+_LONGEST_S = 240  # on a machine with many other things to do
 
 
 def main(address: str, file: str) -> dict[str, Any]:
@@ -24,12 +26,12 @@ def main(address: str, file: str) -> dict[str, Any]:
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
         page = browser.new_page()
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(_LONGEST_S * 1000)
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
-        page.get_by_role("button", name="Yes, I trust").click()
-        page.locator(".monaco-dialog-box").wait_for(state="detached")
+        # Whether its folder is trusted, as soon as it asks
+        page.add_locator_handler(page.get_by_role("button", name="Yes, I trust"), accept)
         terminal(page, f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}', Path(file))
         saved = Path(f"{file}-saved.txt")
         terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked"))
@@ -39,20 +41,32 @@ def main(address: str, file: str) -> dict[str, Any]:
     return {"hosts": sorted(hosts), "url": url}
 
 
+def accept(asked: Locator) -> None:
+    asked.click()
+
+
 def terminal(page: Page, line: str, sign: Path) -> None:
     """Type a line in a terminal; `sign` is written by it."""
     screen = page.locator(".terminal-wrapper.active .xterm-screen")
-    if not screen.count():
+    for _ in range(_LONGEST_S // 10):
+        if screen.count():
+            break
+        page.locator(".part.statusbar").hover()
         page.keyboard.press("Control+Shift+Backquote")
+        page.wait_for_timeout(10_000)
     screen.click()
     page.wait_for_timeout(2000)  # its shell reads what it begins with
     page.keyboard.type(line)
     page.keyboard.press("Enter")
-    for _ in range(240):
-        if sign.exists():
+    waited(page, sign.exists, line)
+
+
+def waited(page: Page, is_so: Callable[[], bool], what: str) -> None:
+    for _ in range(_LONGEST_S * 4):
+        if is_so():
             return
         page.wait_for_timeout(250)
-    raise TimeoutError(line)
+    raise TimeoutError(what)
 
 
 def edit(page: Page, file: Path) -> None:
@@ -61,11 +75,7 @@ def edit(page: Page, file: Path) -> None:
     page.locator(".editor-instance .view-lines").first.click()
     page.keyboard.type(TEXT)
     page.keyboard.press("Control+s")
-    for _ in range(240):
-        if file.exists() and file.read_text().strip() == TEXT:
-            return
-        page.wait_for_timeout(250)
-    raise TimeoutError(file.name)
+    waited(page, lambda: file.exists() and file.read_text().strip() == TEXT, file.name)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def test_an_editor_in_a_browser(code: Lab, python: Path) -> None:
     address = f"http://127.0.0.1:{port}/login#{token}"
     env = {**os.environ, "PYTHONPATH": ""}
     seen = json.loads(
-        run([str(python), client, address, str(file)], env=env, timeout_s=400).good().stdout
+        run([str(python), client, address, str(file)], env=env, timeout_s=900).good().stdout
     )
     assert re.fullmatch(rf"[0-9]+ {job}\n", file.read_text())
     assert seen["hosts"] == [f"127.0.0.1:{port}"]
