@@ -54,19 +54,21 @@ def terminal(page: Page, line: str, sign: Path) -> None:
         page.locator(".part.statusbar").hover()
         page.keyboard.press("Control+Shift+Backquote")
         page.wait_for_timeout(10_000)
-    screen.click()
-    page.wait_for_timeout(2000)  # its shell reads what it begins with
-    page.keyboard.type(line)
-    page.keyboard.press("Enter")
-    waited(page, sign.exists, line)
-
-
-def waited(page: Page, is_so: Callable[[], bool], what: str) -> None:
-    for _ in range(_LONGEST_S * 4):
-        if is_so():
+    for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
+        screen.click()
+        page.keyboard.type(line)
+        page.keyboard.press("Enter")
+        if waited(page, sign.exists, 10):
             return
+    raise TimeoutError(line)
+
+
+def waited(page: Page, is_so: Callable[[], bool], seconds: int) -> bool:
+    for _ in range(seconds * 4):
+        if is_so():
+            return True
         page.wait_for_timeout(250)
-    raise TimeoutError(what)
+    return False
 
 
 def edit(page: Page, file: Path) -> None:
@@ -75,7 +77,8 @@ def edit(page: Page, file: Path) -> None:
     page.locator(".editor-instance .view-lines").first.click()
     page.keyboard.type(TEXT)
     page.keyboard.press("Control+s")
-    waited(page, lambda: file.exists() and file.read_text().strip() == TEXT, file.name)
+    if not waited(page, lambda: file.exists() and file.read_text().strip() == TEXT, _LONGEST_S):
+        raise TimeoutError(file.name)
 
 
 if __name__ == "__main__":

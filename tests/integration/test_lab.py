@@ -133,10 +133,8 @@ def test_nobody_else_is_led_to_it(lab: Lab) -> None:
     kernel = json.loads(text)["id"]
 
     # Neither its socket, token, home, packages, kernels nor processes are for another user's jobs
-    found = lab.cluster.said(
-        "sh", "-c", f"ls -d /tmp/dshpc-lab-*; pgrep -f kernel-{kernel}"
-    ).split()
-    runtime, process = found
+    tells = f"ls -d /tmp/dshpc-lab-*; pgrep -f '[i]pykernel.*kernel-{kernel}'"
+    runtime, process = lab.cluster.said("sh", "-c", tells).split()
     state = "/var/lib/dshpc/home/root/.local/state/dshpc-ssh"
     places = (
         f"{state}/lab.sock", f"{state}/lab.json", "/var/lib/dshpc/home/root",
