@@ -30,6 +30,7 @@ _LOCKS = ("", "lib/vscode", "lib/vscode/extensions")
 # Assistants that ask a service on the internet, 170 MB of programs; nothing else needs them
 _WITHOUT = re.compile(r"@github/copilot-.*|@microsoft/mxc-sdk")
 _LEFT_OUT = "lib/vscode/extensions/copilot"
+_COMMANDS = "lib/vscode/bin/remote-cli"
 _CPUS = {"amd64": "x64", "arm64": "arm64"}
 _MOST_BYTES = 128 << 20  # of a package as it is fetched
 _DEADLINE_S = 3600.0
@@ -115,6 +116,8 @@ def _finish(tree: Path) -> None:
     shutil.rmtree(tree / "lib" / "include", ignore_errors=True)
     # Where its programs look for Node
     (tree / "lib" / "node").symlink_to("bin/node")
+    # Its terminals know it as code-server alone
+    (tree / _COMMANDS / "code").symlink_to("code-linux.sh")
     (tree / code_server.CONFIG).write_text("auth: password\n", encoding="utf-8")
     page = tree / "src" / "browser" / "pages" / "login.html"
     try:

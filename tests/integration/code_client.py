@@ -6,6 +6,7 @@ python code_client.py ADDRESS FILE
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,9 +33,9 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
         page.add_locator_handler(page.get_by_role("button", name="Yes, I trust"), accept)
-        terminal(page, f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}', Path(file))
+        terminal(page, f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}', lambda: tells(file))
         saved = Path(f"{file}-saved.txt")
-        terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked"))
+        terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked").exists)
         edit(page, saved)
         url = page.url
         browser.close()
@@ -45,8 +46,8 @@ def accept(asked: Locator) -> None:
     asked.click()
 
 
-def terminal(page: Page, line: str, sign: Path) -> None:
-    """Type a line in a terminal; `sign` is written by it."""
+def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
+    """Type a line in a terminal, and wait until it has been carried out."""
     screen = page.locator(".terminal-wrapper.active .xterm-screen")
     for _ in range(_LONGEST_S // 10):
         if screen.count():
@@ -56,11 +57,16 @@ def terminal(page: Page, line: str, sign: Path) -> None:
         page.wait_for_timeout(10_000)
     for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
         screen.click()
-        page.keyboard.type(line)
+        page.keyboard.type(line, delay=20)
         page.keyboard.press("Enter")
-        if waited(page, sign.exists, 10):
+        if waited(page, is_done, 10):
             return
     raise TimeoutError(line)
+
+
+def tells(file: str) -> bool:
+    path = Path(file)
+    return path.exists() and re.fullmatch("[0-9]+ [0-9]+\n", path.read_text()) is not None
 
 
 def waited(page: Page, is_so: Callable[[], bool], seconds: int) -> bool:

@@ -72,6 +72,7 @@ def made(registry: Registry, into: Path, **changed: str) -> Path:
         "lib/vscode/npm-shrinkwrap.json": lock(pty),
         "lib/vscode/extensions/npm-shrinkwrap.json": lock(),
         "lib/vscode/extensions/copilot/main.js": "asks a service",
+        "lib/vscode/bin/remote-cli/code-linux.sh": "opens a file",
         "src/browser/pages/login.html": PAGE,
     }
     ours = [
@@ -89,6 +90,7 @@ def test_each_package_lies_where_its_lock_says(registry: Registry, tmp_path: Pat
     tree = made(registry, tmp_path / "new")
     assert (tree / "lib/vscode/node_modules/node-pty/pty.js").read_text() == "pty"
     assert (tree / "lib/node").read_text() == (tree / "lib/bin/node").read_text() == "node"
+    assert (tree / "lib/vscode/bin/remote-cli/code").read_text() == "opens a file"
     assert not (tree / "lib/include").exists()
     assert not (tree / "lib/vscode/extensions/copilot").exists()
     assert "form.submit()" in (tree / "src/browser/pages/login.html").read_text()
