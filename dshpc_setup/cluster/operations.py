@@ -130,9 +130,12 @@ def up(
 def _need_folders(cluster: Target) -> None:
     """Raises DshpcError where a folder that jobs see is not there: Docker would make one that is root's."""
     seen = cluster.project.runtime()
-    lends = {"toolkits": [lent.parse(each).source for each in seen.get("toolkits", ())]}
-    for name, setting in (("homes", "home"), ("mounts", "mounts"), ("toolkits", "toolkit")):
-        folders = (lends | seen if name != "toolkits" else lends).get(name, ())
+    toolkits = lent.sources(seen.get("toolkits", ()))
+    for folders, setting in (
+        (seen.get("homes", ()), "home"),
+        (seen.get("mounts", ()), "mounts"),
+        (toolkits, "toolkit"),
+    ):
         gone = next((each for each in folders if not os.path.isdir(each)), None)
         if gone is not None:
             raise DshpcError(

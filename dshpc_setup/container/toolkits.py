@@ -11,6 +11,5 @@ from dshpc_setup.slurm.paths import Paths
 
 def write(paths: Paths, env: Mapping[str, str]) -> None:
     """A line "KIND PLACE" for each; none where nothing is lent."""
-    found = lent.from_variable(env.get(lent.VARIABLE, ""))
-    text = "".join(f"{kind} {place}\n" for kind, place in found)
+    text = "".join(f"{kind} {place}\n" for kind, place in lent.told(env))
     replace_text(f"{paths.run}/toolkits", text, sync=False)

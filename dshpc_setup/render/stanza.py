@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ def compose_file(
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_homes_inside(settings),
-            **_toolkits_inside(settings),
+            **lent.variables(settings.toolkits),
             **_rest_inside(settings, facts),
             **settings.place.to_env(),
             **_left_out(settings, gpu.devices),
@@ -234,7 +234,7 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_homes_inside(settings),
-            **_toolkits_inside(settings),
+            **lent.variables(settings.toolkits),
             **settings.place.to_env(),
             **({} if whole.own_network else {SHARED_NETWORK: "1"}),
             **_left_out(settings, gpu.devices),
@@ -349,7 +349,7 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
         more = (
             *(f"{each}:{each}" for each in settings.homes),
             *map(_mounted, settings.mounts),
-            *_lent(settings),
+            *lent.mounts(settings.toolkits, beside=settings.mounts),
             *_hidden(project, settings, read_only),
         )
         folders = tuple(sorted((*folders, *more), key=lambda each: each.split(":")[1].count("/")))
@@ -368,24 +368,11 @@ def _hidden(project: Path, settings: Settings, read_only: str) -> tuple[str, ...
     seen = (
         *settings.homes,
         *map(folder_of, settings.mounts),
-        *(lent.parse(each).source for each in settings.toolkits),
+        *lent.sources(settings.toolkits),
     )
     if not any(lies_in(str(project), each) for each in seen):
         return ()
     return (f"{project / HIDDEN}:{project / OWN}{read_only}",)
-
-
-def _lent(settings: Settings) -> Iterator[str]:
-    """Toolkits, but where a folder of `mounts` has that place."""
-    taken = set(map(folder_of, settings.mounts))
-    for each in map(lent.parse, settings.toolkits):
-        if each.place not in taken:
-            yield each.mount
-
-
-def _toolkits_inside(settings: Settings) -> dict[str, str]:
-    found = lent.to_variable(tuple(map(lent.parse, settings.toolkits)))
-    return {lent.VARIABLE: found} if found else {}
 
 
 def _mounted(mount: str) -> str:

@@ -6,10 +6,11 @@ As a text one is "KIND:SOURCE:PLACE": what it is, where it lies on the machine, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dshpc_setup.settings.places import hides_the_system, unfit_for_mount
+from dshpc_setup.settings.places import folder_of, hides_the_system, unfit_for_mount
 
 Kind = Literal["cuda", "rocm"]
 VARIABLE = "DSHPC_TOOLKITS"  # of the container: those whose variables jobs get, "KIND=PLACE" by ':'
@@ -53,11 +54,24 @@ def first_of_each(toolkits: tuple[Toolkit, ...]) -> tuple[Toolkit, ...]:
     return tuple({each.kind: each for each in reversed(toolkits)}.values())[::-1]
 
 
-def to_variable(toolkits: tuple[Toolkit, ...]) -> str:
-    return ":".join(f"{each.kind}={each.place}" for each in first_of_each(toolkits))
+def sources(toolkits: Iterable[str]) -> tuple[str, ...]:
+    """Where they lie on the machine."""
+    return tuple(parse(each).source for each in toolkits)
 
 
-def from_variable(text: str) -> tuple[tuple[str, str], ...]:
-    """Kind and place of each."""
-    pairs = (each.partition("=") for each in text.split(":"))
+def mounts(toolkits: Iterable[str], beside: Iterable[str]) -> tuple[str, ...]:
+    """Their mounts, but where one of `beside` (the setting `mounts`) has that place."""
+    taken = set(map(folder_of, beside))
+    return tuple(each.mount for each in map(parse, toolkits) if each.place not in taken)
+
+
+def variables(toolkits: Iterable[str]) -> dict[str, str]:
+    """What tells the container which of them jobs get the variables of."""
+    first = first_of_each(tuple(map(parse, toolkits)))
+    return {VARIABLE: ":".join(f"{each.kind}={each.place}" for each in first)} if first else {}
+
+
+def told(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Kind and place of each, in the container."""
+    pairs = (each.partition("=") for each in env.get(VARIABLE, "").split(":"))
     return tuple((kind, place) for kind, _, place in pairs if place)

@@ -24,7 +24,7 @@ def test_what_is_written_is_read_again(toolkit: Toolkit) -> None:
 
 @given(st.lists(TOOLKITS, max_size=5).map(tuple))
 def test_the_container_is_told_the_first_of_each_kind(toolkits: tuple[Toolkit, ...]) -> None:
-    told = dict(lent.from_variable(lent.to_variable(toolkits)))
+    told = dict(lent.told(lent.variables(map(str, toolkits))))
     assert told == {each.kind: each.place for each in reversed(toolkits)}
 
 
