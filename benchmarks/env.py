@@ -36,7 +36,9 @@ def main() -> int:
         plain = [program(), "run", "--dir", str(project.folder)]
         within = [*plain, "--env", folder]
         try:
+            before = os.times()
             first = timed([*within, "--wait", "--", "python3", "-c", "import numpy"])
+            after = os.times()
             pairs = [
                 (timed([*within, "--json", "--", "true"]), timed([*plain, "--json", "--", "true"]))
                 for _ in range(options.rounds)
@@ -46,6 +48,8 @@ def main() -> int:
             shutil.rmtree(made, ignore_errors=True)
     more = median(with_one - without for with_one, without in pairs)
     print(f"a submission within an environment: {more * 1000:.0f} ms more, median of {len(pairs)}")
+    cpu_s = sum(after[2:4]) - sum(before[2:4])
+    print(f"the first use of numpy: {cpu_s:.2f} s of a CPU for the command with uv")
     beyond = limited("the first use of numpy", first, "s", most=MOST_FIRST_S)
     return int(limited("a later use, more than without", more, "s", most=MOST_LATER_S) or beyond)
 

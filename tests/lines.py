@@ -21,11 +21,11 @@ ELSEWHERE = {
     "test_handed_over test_image test_launchers test_newer_slurm test_passthrough_engines "
     "test_podman_cluster test_slow_tools",
     # Other ways in, and what looks on: a browser, ssh, HTTP, Prometheus; several nodes
-    "extras": "test_accounting test_accounting_faults test_completion test_dashboard test_dashboard_browser "
-    "test_dashboard_others test_dashboard_terminal test_demo test_folders_of_jobs test_images "
-    "test_installed test_job_environments test_join test_lab test_many_nodes test_metrics "
-    "test_node_add test_node_faults test_nodes test_release test_rest test_scheduling test_ssh "
-    "test_upgrade test_usage",
+    "extras": "test_accounting test_accounting_faults test_code test_completion test_dashboard "
+    "test_dashboard_browser test_dashboard_others test_dashboard_terminal test_demo "
+    "test_folders_of_jobs test_images test_installed test_job_environments test_join test_lab "
+    "test_many_nodes test_metrics test_node_add test_node_faults test_nodes test_release "
+    "test_rest test_scheduling test_ssh test_upgrade test_usage",
 }
 _LINE_OF = {name: line for line, names in ELSEWHERE.items() for name in names.split()}
 _ROOMS = re.compile(r"(?m)^pytest_plugins\b")

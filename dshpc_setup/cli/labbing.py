@@ -1,4 +1,4 @@
-"""`dshpc lab`: JupyterLab on the cluster's GPUs, in a browser of this machine."""
+"""`dshpc lab` and `dshpc code`: JupyterLab and VS Code on the cluster's GPUs, in a browser here."""
 
 from __future__ import annotations
 
@@ -17,6 +17,31 @@ def _resource(name: str, metavar: str, text: str) -> object:
     return typer.Option(name, metavar=metavar, help=text, rich_help_panel=_FROM)
 
 
+_Attach = Annotated[bool, typer.Option("--attach", help="Show the running one; do not start another.")]
+_Gpus = Annotated[
+    str | None, _resource("--gpus", "N", "How many GPUs (default: one, where there are some).")
+]
+_GpuType = Annotated[str | None, _resource("--gpu-type", "TYPE", "Which GPUs.")]
+_GpuMemory = Annotated[
+    str | None, _resource("--gpu-memory", "SIZE", "Least memory of each GPU: 8GB.")
+]
+_Cpus = Annotated[str | None, _resource("--cpus", "N", "CPUs; 0 is all of them.")]
+_Memory = Annotated[str | None, _resource("--memory", "SIZE", "Memory: 16G, 4096M.")]
+_Time = Annotated[str | None, _resource("--time", "TIME", "Time limit: 30m, 2h (default: 8h).")]
+_Partition = Annotated[str | None, _resource("--partition", "NAME", "Slurm's partition.")]
+_Linger = Annotated[
+    str,
+    typer.Option("--linger", metavar="TIME", help="End it this long after its last use: 15m, 2h."),
+]
+_NoBrowser = Annotated[
+    bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+]
+_Dir = Annotated[
+    str | None,
+    typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),
+]
+
+
 @app.command(
     "lab",
     rich_help_panel="Methods and jobs",
@@ -29,9 +54,7 @@ def _resource(name: str, metavar: str, text: str) -> object:
 )
 def lab(
     *,
-    attach: Annotated[
-        bool, typer.Option("--attach", help="Show the running one; do not start another.")
-    ] = False,
+    attach: _Attach = False,
     env: Annotated[
         str | None,
         typer.Option(
@@ -40,38 +63,66 @@ def lab(
             help="Run notebooks with the packages that a folder declares.",
         ),
     ] = None,
-    gpus: Annotated[
-        str | None, _resource("--gpus", "N", "How many GPUs (default: one, where there are some).")
-    ] = None,
-    gpu_type: Annotated[str | None, _resource("--gpu-type", "TYPE", "Which GPUs.")] = None,
-    gpu_memory: Annotated[
-        str | None, _resource("--gpu-memory", "SIZE", "Least memory of each GPU: 8GB.")
-    ] = None,
-    cpus: Annotated[str | None, _resource("--cpus", "N", "CPUs; 0 is all of them.")] = None,
-    memory: Annotated[str | None, _resource("--memory", "SIZE", "Memory: 16G, 4096M.")] = None,
-    time: Annotated[
-        str | None, _resource("--time", "TIME", "Time limit: 30m, 2h (default: 8h).")
-    ] = None,
-    partition: Annotated[str | None, _resource("--partition", "NAME", "Slurm's partition.")] = None,
-    linger: Annotated[
-        str,
-        typer.Option(
-            "--linger", metavar="TIME", help="End it this long after its last use: 15m, 2h."
-        ),
-    ] = LINGER,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-    ] = False,
-    dir: Annotated[  # noqa: A002
-        str | None,
-        typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),
-    ] = None,
+    gpus: _Gpus = None,
+    gpu_type: _GpuType = None,
+    gpu_memory: _GpuMemory = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
+    time: _Time = None,
+    partition: _Partition = None,
+    linger: _Linger = LINGER,
+    no_browser: _NoBrowser = False,
+    dir: _Dir = None,  # noqa: A002
 ) -> None:
     """Start JupyterLab in a job, or show the one that runs, and print its address."""
-    from dshpc_setup.cli import lab as stage
+    from dshpc_setup.cli import job_server as stage
 
     asked = CommandLine(
         gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time,
         partition=partition,
     )  # fmt: skip
-    finish(stage.carry_out(stage.Line(asked, dir, linger, env, attach, not no_browser)))
+    line = stage.Line(stage.LAB, asked, dir, linger, env, attach, not no_browser)
+    finish(stage.carry_out(line))
+
+
+@app.command(
+    "code",
+    rich_help_panel="Methods and jobs",
+    epilog=examples(
+        "dshpc code",
+        "dshpc code --gpus 2 --gpu-type h100 --time 4h",
+        "dshpc code --env . --no-browser",
+        "dshpc code --attach",
+    ),
+)
+def code(
+    *,
+    attach: _Attach = False,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            "--env",
+            metavar="FOLDER",
+            help="Give its terminals the packages that a folder declares.",
+        ),
+    ] = None,
+    gpus: _Gpus = None,
+    gpu_type: _GpuType = None,
+    gpu_memory: _GpuMemory = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
+    time: _Time = None,
+    partition: _Partition = None,
+    linger: _Linger = LINGER,
+    no_browser: _NoBrowser = False,
+    dir: _Dir = None,  # noqa: A002
+) -> None:
+    """Start VS Code (code-server) in a job, or show the one that runs, and print its address."""
+    from dshpc_setup.cli import job_server as stage
+
+    asked = CommandLine(
+        gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time,
+        partition=partition,
+    )  # fmt: skip
+    line = stage.Line(stage.CODE, asked, dir, linger, env, attach, not no_browser)
+    finish(stage.carry_out(line))

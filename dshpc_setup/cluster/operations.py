@@ -43,6 +43,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import lent
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import plain
 
@@ -100,8 +101,13 @@ def up(
 def _need_folders(cluster: Target) -> None:
     """Raises DshpcError where a folder that jobs see is not there: Docker would make one that is root's."""
     seen = cluster.project.runtime()
-    for name, setting in (("homes", "home"), ("mounts", "mounts")):
-        gone = next((each for each in seen.get(name, ()) if not os.path.isdir(each)), None)
+    toolkits = lent.sources(seen.get("toolkits", ()))
+    for folders, setting in (
+        (seen.get("homes", ()), "home"),
+        (seen.get("mounts", ()), "mounts"),
+        (toolkits, "toolkit"),
+    ):
+        gone = next((each for each in folders if not os.path.isdir(each)), None)
         if gone is not None:
             raise DshpcError(
                 f"The folder {plain(gone)}, which jobs see, is not there.",

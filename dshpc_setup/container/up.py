@@ -39,8 +39,9 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
     Before the daemons run with the configuration that `ask` belongs to: a job may begin as soon as they
     do. `own_gres`: its gres.conf is not the one that is rendered for what is seen.
     """
-    from dshpc_setup.container import gpu_places, offer
+    from dshpc_setup.container import gpu_places, offer, toolkits
 
+    toolkits.write(run.paths, os.environ)
     node = check.node_name(candidate, run.settings.node)
     with run.status.step("gpu places"):
         gpus = seen.facts.gpus.devices

@@ -6,9 +6,6 @@ once; they are checked each time, and served from memory. Pages do without them.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import io
 import os
 import tarfile
@@ -70,7 +67,7 @@ class Scripts:
                     data = (folder / package.archive).read_bytes()
                 except OSError:
                     continue
-                if is_whole(data, package.integrity):
+                if web.is_whole(data, package.integrity):
                     found |= dict(_members(data, package))
                     break
             else:
@@ -124,13 +121,6 @@ def of_machine(machine: Machine) -> Browser:
 def cache(env: Mapping[str, str]) -> Path:
     top = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME") or "/root", ".cache")
     return Path(top) / "dshpc" / FOLDER
-
-
-def is_whole(data: bytes, integrity: str) -> bool:
-    """Whether the content has the hash; in npm's form, "sha512-" and base64."""
-    kind, _, wanted = integrity.partition("-")
-    found = base64.b64encode(hashlib.sha512(data).digest()).decode()
-    return kind == "sha512" and hmac.compare_digest(found, wanted)
 
 
 def _members(data: bytes, package: Package) -> Iterator[tuple[str, bytes]]:

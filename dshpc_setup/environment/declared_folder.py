@@ -15,7 +15,7 @@ from typing import Literal
 from dshpc_setup.environment.target import FULL, MACHINES, PYTHON
 from dshpc_setup.errors import DshpcError, usage_error
 
-Kind = Literal["lock", "requirements"]
+Kind = Literal["lock", "requirements", "npm"]
 LOCK, PROJECT, REQUIREMENTS = "uv.lock", "pyproject.toml", "requirements.txt"
 CONDA = ("environment.yml", "environment.yaml")
 FORM = "1"  # of what is made: another one is made anew

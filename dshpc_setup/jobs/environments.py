@@ -19,12 +19,19 @@ from dshpc_setup.jobs import folder_lock, removal, safe_open, workspace
 
 TYPE_CHECKING = False  # imports are counted where a job is submitted, and where it starts
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from dshpc_setup.environment.declared_folder import Declared
     from dshpc_setup.jobs.staging import Incoming
+    from dshpc_setup.machine import Machine
+
+    Maker = Callable[[Machine, Declared, Path, str, Callable[[str], None]], None]
 
 FOLDER = ".envs"
 UNUSED_S = 30 * 86400.0
 _NEW = ".new-"
+_TRIES = 100  # to make a folder that is still there once it is held
 
 
 def ready(folder: str, incoming: Incoming) -> str:
@@ -34,7 +41,11 @@ def ready(folder: str, incoming: Incoming) -> str:
     """
     from dshpc_setup.environment import declared_folder
 
-    declared = declared_folder.read(os.path.realpath(os.path.expanduser(folder)))
+    return made(declared_folder.read(os.path.realpath(os.path.expanduser(folder))), incoming)
+
+
+def made(declared: Declared, incoming: Incoming, make: Maker | None = None) -> str:
+    """As `ready`, of what is declared already; `make` in place of uv's, where it is of another kind."""
     name = declared.digest
     final = f"{workspace.of_user(incoming.work, incoming.uid)}/{FOLDER}/{name}"
     if incoming.dry:
@@ -47,7 +58,7 @@ def ready(folder: str, incoming: Incoming) -> str:
                 safe_open.check_owner(os.fstat(at), incoming.uid, user, FOLDER)
                 if not _used(name, at):
                     clean(at, time.time() - UNUSED_S)
-                    _make(declared, final, at, incoming)
+                    _make(declared, final, at, incoming, make)
     except OSError as error:
         raise _not_made(final, incoming.work, error) from None
     return final
@@ -62,7 +73,7 @@ def _used(name: str, at: int) -> bool:
     return True
 
 
-def _make(declared: Declared, final: str, at: int, incoming: Incoming) -> None:
+def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Maker | None) -> None:
     if incoming.owner is not None:
         raise DshpcError(
             "An environment is made by the user whom it is for, and this one is not there yet.",
@@ -75,12 +86,10 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming) -> None:
     from dshpc_setup.machine.local import LocalMachine
 
     name = os.path.basename(final)
-    new = f"{_NEW}{os.urandom(6).hex()}"
-    handle = safe_open.new_folder(new, at, 0o700)
+    new, handle = _new_and_held(at)
     try:
-        folder_lock.hold(handle)
         into = Path(os.path.dirname(final)) / new
-        prefix.make(LocalMachine(), declared, into, final, _say)
+        (make or prefix.make)(LocalMachine(), declared, into, final, _say)
         with contextlib.suppress(OSError):
             # Somebody else of ours may have made the same meanwhile
             if not _used(name, at):
@@ -89,6 +98,25 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming) -> None:
     finally:
         os.close(handle)
         removal.discard(new, at)
+
+
+def _new_and_held(at: int) -> tuple[str, int]:
+    """A folder for what is being made, and its lock. Who cleans meanwhile may take one that is not held yet
+    for what a killed run has left: then it is another one."""
+    for _ in range(_TRIES):
+        name = f"{_NEW}{os.urandom(6).hex()}"
+        try:
+            handle = safe_open.new_folder(name, at, 0o700)
+        except FileNotFoundError:  # before it was open
+            continue
+        try:
+            folder_lock.hold(handle)
+            if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=at, follow_symlinks=False)):
+                return name, handle
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(handle)
+    raise BlockingIOError(11, os.strerror(11))
 
 
 def clean(at: int, before: float) -> None:
@@ -114,7 +142,9 @@ def hold(folder: str) -> int:
 
 
 def variables(folder: str, path: str) -> dict[str, str]:
-    """Those by which its programs are found first; `path` is the PATH so far."""
+    """Those by which its programs are found first; `path` is the PATH so far. None where it is no venv."""
+    if not os.path.exists(f"{folder}/pyvenv.cfg"):
+        return {}
     return {"VIRTUAL_ENV": folder, "PATH": f"{folder}/bin:{path}"}
 
 

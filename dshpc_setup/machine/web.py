@@ -9,6 +9,7 @@ import base64
 import contextlib
 import errno
 import hashlib
+import hmac
 import os
 import queue
 import threading
@@ -41,12 +42,14 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class File:
-    """What to fetch, and where to put it. Without `sha256` any content does, and it is always fetched."""
+    """What to fetch, and where to put it. Without `sha256` any content does, and it is always fetched.
+    `most`: how many bytes one may have whose `size` nobody knows."""
 
     url: str
     path: str
     sha256: str | None = None
     size: int | None = None
+    most: int = _MOST_BYTES
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,13 @@ class _TroubleError(Exception):
         self.trouble, self.detail = trouble, detail
         # Whether it may go well the next time
         self.again = trouble in _AGAIN if again is None else again
+
+
+def is_whole(data: bytes, integrity: str) -> bool:
+    """Whether the content has the hash, in npm's form: "sha512-" and base64; of several its strongest."""
+    kind, _, wanted = integrity.split()[-1].partition("-") if integrity.strip() else ("", "", "")
+    found = base64.b64encode(hashlib.sha512(data).digest()).decode()
+    return kind == "sha512" and hmac.compare_digest(found, wanted)
 
 
 def fetch(
@@ -163,7 +173,7 @@ def _get(lines: _Lines, file: File) -> int:
 def _body(lines: _Lines, file: File, into: object) -> tuple[int, str]:
     import http.client
 
-    most = _MOST_BYTES if file.size is None else file.size
+    most = file.most if file.size is None else file.size
     size, found = 0, hashlib.sha256()
     answer = lines.ask(file.url)
     told = answer.length

@@ -1,1 +1,1 @@
-"""JupyterLab in a job: its packages, how it is started, and the way to it from this machine's loopback."""
+"""JupyterLab and code-server in a job: their packages, how they are started, and the way to them."""

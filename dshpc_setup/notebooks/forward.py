@@ -18,15 +18,19 @@ _LOOK_S = 60.0  # whether it is still there, while nobody is connected
 _FAILED_LOOKS = 5
 _MOST_AT_ONCE = 200
 _SEND_S = 5.0
-_PAGE = (
-    "<!doctype html><html lang=en><meta charset=utf-8><title>No notebook</title>"
-    "<p>There is no notebook in the cluster at the moment: its job has ended, or is restarting.</p>"
-    "<p>Start it: <code>dshpc lab</code></p>"
-)
-_ENDED = (
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html; charset=utf-8\r\n"
-    f"Content-Length: {len(_PAGE)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{_PAGE}"
-).encode()
+
+
+def gone_page(title: str, command: str) -> bytes:
+    """The answer to a browser where nothing listens in the cluster: what it was, and what starts it."""
+    page = (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>No {title}</title>"
+        f"<p>There is no {title} in the cluster at the moment: its job has ended, or is restarting.</p>"
+        f"<p>Start it: <code>{command}</code></p>"
+    )
+    return (
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html; charset=utf-8\r\n"
+        f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{page}"
+    ).encode()
 
 
 def listening(port: int = 0) -> socket.socket:
@@ -47,11 +51,13 @@ def listening(port: int = 0) -> socket.socket:
 
 
 class Forwarder:
-    """`joined`: the words of the program for the next connection. It serves until the other end has been gone
-    for some minutes, or a signal ends it."""
+    """`joined`: the words of the program for the next connection; `gone`: the answer where that fails. It
+    serves until the other end has been gone for some minutes, or a signal ends it."""
 
-    def __init__(self, listening: socket.socket, joined: Callable[[], Sequence[str]]) -> None:
-        self.listening, self.joined = listening, joined
+    def __init__(
+        self, listening: socket.socket, joined: Callable[[], Sequence[str]], gone: bytes
+    ) -> None:
+        self.listening, self.joined, self.gone = listening, joined, gone
         self.connections: dict[
             int, socket.socket | None
         ] = {}  # by process; None: one of our own looks
@@ -128,7 +134,7 @@ class Forwarder:
             if failed:  # before a byte has come, as a rule; after that it is one more error
                 connection.settimeout(_SEND_S)
                 with contextlib.suppress(OSError):
-                    connection.sendall(_ENDED)
+                    connection.sendall(self.gone)
                     connection.shutdown(socket.SHUT_WR)
                     connection.recv(1 << 16)
             else:

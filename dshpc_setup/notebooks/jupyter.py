@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 PACKAGES = Path(__file__).parent / "lab"
@@ -26,6 +27,8 @@ def argv(environment: str, folder: str, socket: str, idle_s: float) -> tuple[str
         "MappingKernelManager.cull_interval": look,
         "TerminalManager.cull_inactive_timeout": idle,
         "TerminalManager.cull_interval": look,
+        # Of a port each user of the cluster could read what a kernel prints: that takes no key
+        "KernelManager.transport": "ipc",
         # It asks nobody on the internet
         "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
         "LabApp.news_url": None,
@@ -37,7 +40,10 @@ def argv(environment: str, folder: str, socket: str, idle_s: float) -> tuple[str
 
 def variables(token: str, kernels: str | None) -> dict[str, str]:
     """`kernels`: an environment whose kernels are offered in place of its own."""
-    found = {_TOKEN: token}
+    # Sockets of kernels lie there, and a path of theirs has no room for a long home. Nobody guesses its name,
+    # and Jupyter makes it for its user alone
+    name = hashlib.sha256(token.encode()).hexdigest()[:24]
+    found = {_TOKEN: token, "JUPYTER_RUNTIME_DIR": f"/tmp/dshpc-lab-{name}"}
     if kernels is not None:
         found["JUPYTER_PATH"] = f"{kernels}/share/jupyter"
     return found

@@ -308,11 +308,12 @@ class Project:
         return {str(path): str(digest) for path, digest in self.read_json(REJECTED).items()}
 
     def with_homes(self, settings: Settings) -> Settings:
-        """With the folders above users' own homes that this cluster sees."""
+        """With what this cluster sees of the machine: folders above users' homes, and toolkits."""
         # Written twice: by one damaged file no home goes out of the sight of jobs
         seen = self.runtime() or self._usable(SETTINGS)
         homes = () if settings.home == "kept" else tuple(seen.get("homes", ()))
-        return replace(settings, homes=homes)
+        toolkits = tuple(seen.get("toolkits", ())) if settings.toolkit == "host" else ()
+        return replace(settings, homes=homes, toolkits=toolkits)
 
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix; data, never a program."""

@@ -205,6 +205,7 @@ def usable(text: bytes | None) -> dict[str, Any]:
         "engine": _is_engine,
         "homes": _are_paths,
         "mounts": _are_paths,
+        "toolkits": _are_toolkits,
         "cache": _is_path,
         "images": _is_true,
     }
@@ -318,6 +319,15 @@ def _is_name(value: object) -> bool:
 
 def _is_path(value: object) -> bool:
     return isinstance(value, str) and value.startswith("/") and "\0" not in value
+
+
+def _are_toolkits(value: object) -> bool:
+    from dshpc_setup.settings import lent
+
+    try:
+        return isinstance(value, list) and all(lent.parse(each) for each in value)
+    except (ValueError, AttributeError):
+        return False
 
 
 def _are_paths(value: object) -> bool:

@@ -19,7 +19,7 @@ from dshpc_setup.render import isolation, seccomp
 from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.render.log_bounds import log_bounds
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, lent
 from dshpc_setup.settings.places import folder_of, hides_the_system, lies_in, unfit_for_mount
 from dshpc_setup.slurm.paths import HOME_ROOTS, HOMES, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
 
@@ -198,6 +198,7 @@ def compose_file(
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_homes_inside(settings),
+            **lent.variables(settings.toolkits),
             **_rest_inside(settings, facts),
             **settings.place.to_env(),
             **_left_out(settings, gpu.devices),
@@ -236,6 +237,7 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_homes_inside(settings),
+            **lent.variables(settings.toolkits),
             **settings.place.to_env(),
             **({} if whole.own_network else {SHARED_NETWORK: "1"}),
             **_left_out(settings, gpu.devices),
@@ -355,11 +357,12 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
         f"{work}:{work}{shared}",
         f"{project / METHODS}:{project / METHODS}{read_only}",
     )
-    if settings.homes or settings.mounts:
+    if settings.homes or settings.mounts or settings.toolkits:
         # Without a label (see _unlabelled); what is mounted below another after it, or it would be hidden
         more = (
             *(f"{each}:{each}" for each in settings.homes),
             *map(_mounted, settings.mounts),
+            *lent.mounts(settings.toolkits, beside=settings.mounts),
             *_hidden(project, settings, read_only),
         )
         folders = tuple(sorted((*folders, *more), key=lambda each: each.split(":")[1].count("/")))
@@ -375,7 +378,11 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
 def _hidden(project: Path, settings: Settings, read_only: str) -> tuple[str, ...]:
     """What the cluster keeps for itself, covered where the project lies in what jobs see: keys of the
     built-in engine's volumes are there."""
-    seen = (*settings.homes, *map(folder_of, settings.mounts))
+    seen = (
+        *settings.homes,
+        *map(folder_of, settings.mounts),
+        *lent.sources(settings.toolkits),
+    )
     if not any(lies_in(str(project), each) for each in seen):
         return ()
     return (f"{project / HIDDEN}:{project / OWN}{read_only}",)
@@ -389,7 +396,7 @@ def _unlabelled(rights: isolation.Rights, settings: Settings, facts: HostFacts) 
     """Where SELinux enforces, folders that are not the cluster's alone are reached without its labels: to
     label all of /home or /data anew would take them from the programs that they are labelled for."""
     option = "label=disable"
-    shared = settings.homes or settings.mounts
+    shared = settings.homes or settings.mounts or settings.toolkits
     if facts.platform.selinux != "enforcing" or not shared or option in rights.security_opt:
         return rights
     return replace(rights, security_opt=(*rights.security_opt, option))

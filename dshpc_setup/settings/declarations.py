@@ -114,6 +114,22 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "LIST",
     ),
     Declaration(
+        "toolkit",
+        "none",
+        "host lends jobs this machine's CUDA and ROCm for reading, with the variables that a module sets; "
+        "none does not.",
+        texts.choice("none", "host"),
+        "WHOSE",
+    ),
+    Declaration(
+        "cuda_paths",
+        (),
+        "The folders of these toolkits, where they are not in /usr/local/cuda*, /opt/cuda or /opt/rocm*; "
+        "jobs get the variables of the first.",
+        texts.toolkits,
+        "LIST",
+    ),
+    Declaration(
         "workspace_access",
         "private",
         "Who may read a job's workspace and log: private (its user alone) or group (the user's group).",

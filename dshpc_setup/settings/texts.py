@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.settings import places
+from dshpc_setup.settings import lent, places
 
 
 class BadItemError(ValueError):
@@ -302,6 +302,18 @@ def mounts(text: str) -> tuple[str, ...]:
             raise BadItemError(index, f"is {item!r}, and so is item {found[folder][1] + 1}")
         found[folder] = mount, index
     return tuple(mount for mount, _ in found.values())
+
+
+def toolkits(text: str) -> tuple[str, ...]:
+    """Folders of toolkits, each where jobs are to see it."""
+    found: dict[str, int] = {}
+    for index, item in _items(text):
+        if not lent.fits(item):
+            raise BadItemError(index, f"is {item!r}, no absolute path where a toolkit can lie")
+        if item in found:
+            raise BadItemError(index, f"is {item!r}, and so is item {found[item] + 1}")
+        found[item] = index
+    return tuple(found)
 
 
 def image(text: str) -> str:

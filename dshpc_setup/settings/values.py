@@ -58,6 +58,8 @@ class Settings:
     work: str = "work"
     home: str = ""  # "": as setup/homes.py says; host | kept
     mounts: tuple[str, ...] = ()  # folders, ":ro" behind some
+    toolkit: str = "none"  # none | host
+    cuda_paths: tuple[str, ...] = ()  # (): where these toolkits lie as a rule
     workspace_access: str = "private"  # private | group
     partition: str = "debug"
     partitions: tuple[tuple[str, str], ...] = ()  # (name, longest time)
@@ -91,6 +93,7 @@ class Settings:
     homes: tuple[
         str, ...
     ] = ()  # folders above users' own homes, which the cluster sees: home = host
+    toolkits: tuple[str, ...] = ()  # what jobs are lent by toolkit = host: settings/lent.py
     place: Place = ALONE  # of the node that these are for
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)

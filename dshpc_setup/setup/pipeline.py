@@ -30,6 +30,7 @@ from dshpc_setup.setup import (
     probe_step,
     shared_folders,
     start_step,
+    toolkits,
     work_place,
 )
 from dshpc_setup.setup.describe import (
@@ -134,6 +135,9 @@ class Configure:
             refuse_keyless(run.machine, settings)
         if run.options.replayed is None:
             settings = shared_folders.with_homes(run.machine, run.project, settings, facts)
+            settings = toolkits.with_toolkits(run.project, settings)
+            if settings.toolkits:
+                run.steps.note(toolkits.told(settings))
         ideal = self._ideal(facts, settings)
         for sentence in unhealthy_told(ideal, facts.gpus):
             run.steps.note(sentence)

@@ -102,7 +102,7 @@ def need_mounts(project: Path, settings: Settings) -> None:
     """Raises DshpcError (usage) for the first folder of `mounts` that cannot be meant, or must not be."""
     for each in settings.mounts:
         folder = folder_of(each)
-        why = _unfit(folder, project)
+        why = unfit(folder, project)
         if why is not None:
             raise usage_error(
                 f"The folder {plain(folder)} cannot be mounted: {why}.",
@@ -113,7 +113,8 @@ def need_mounts(project: Path, settings: Settings) -> None:
             )
 
 
-def _unfit(folder: str, project: Path) -> str | None:
+def unfit(folder: str, project: Path) -> str | None:
+    """Why a folder of the machine must not be mounted: words; None where it may be."""
     try:
         seen = os.stat(folder)
     except FileNotFoundError:

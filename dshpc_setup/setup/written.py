@@ -57,7 +57,7 @@ def keep_profile(project: Project, text: str) -> None:
 
 def keep_hidden(project: Project, settings: Settings) -> None:
     """The empty folder that jobs see in place of what the cluster keeps for itself."""
-    if settings.homes or settings.mounts:
+    if settings.homes or settings.mounts or settings.toolkits:
         make_folder(project.folder / HIDDEN, project.owner)
 
 
@@ -105,7 +105,8 @@ def write(
     except OSError as error:
         raise write_error(error, work / JOBS) from None
     make_folder(project.folder / stanza.METHODS, project.owner)
-    homes = {"homes": list(settings.homes)} if settings.homes else {}
+    seen = {"homes": list(settings.homes), "toolkits": list(settings.toolkits)}
+    homes = {name: value for name, value in seen.items() if value}
     runtime: dict[str, object] = {
         "container": settings.container,
         "prefix": settings.prefix,

@@ -12,6 +12,6 @@ COMMANDS = frozenset(
     (
         "configure config dashboard detect gpus passthrough compose record up restart reconfigure status "
         "backup restore down logs destroy doctor explain image key env method node job rest run workflow "
-        "usage metrics install-commands use completion man demo ssh-config ssh-proxy lab"
+        "usage metrics install-commands use completion man demo ssh-config ssh-proxy lab code"
     ).split()
 )  # what typer has beside them

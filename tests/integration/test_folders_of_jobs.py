@@ -53,6 +53,26 @@ def is_held(cluster: Cluster) -> bool:
     )
 
 
+def test_jobs_are_lent_the_machines_cuda(lasting: Cluster, data: Path) -> None:
+    cuda = data / "cuda-12.4"
+    for name in ("bin", "lib64"):
+        (cuda / name).mkdir(parents=True)
+    nvcc = cuda / "bin" / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho release 12.4\n")
+    nvcc.chmod(0o755)
+    (data / "cuda").symlink_to(cuda.name)
+    lend = ("--toolkit", "host", "--cuda-paths")
+    assert lasting.configure(*MADE_UP, *lend, str(data)).code == 64, "no compiler is there"
+    lasting.configure(*MADE_UP, *lend, f"{data}/cuda").good()
+    tells = "nvcc; echo $CUDA_HOME $LD_LIBRARY_PATH; touch $CUDA_HOME/x || test -e $PWD; which srun"
+    found = lasting.said("srun", "sh", "-c", f"{tells} 2>/dev/null").splitlines()
+    assert found == ["release 12.4", f"{data}/cuda {data}/cuda/lib64", "/usr/bin/srun"]
+    assert not (cuda / "x").exists()
+    within = lasting.said("srun", "sh", "-c", "srun --overlap printenv PATH LD_LIBRARY_PATH")
+    assert within.count(f"{data}/cuda/bin") == within.count(f"{data}/cuda/lib64") == 1
+    assert lasting.said("srun", f"{cuda}/bin/nvcc") == "release 12.4", "by its other name, too"
+
+
 def test_settings_are_read_anew_while_jobs_run(lasting: Cluster, data: Path) -> None:
     lasting.configure(*MADE_UP, "--mounts", f"{data}:ro").good()
     job, began = lasting.submit("--gres=gpu:1", script="sleep 900"), lasting.started_at

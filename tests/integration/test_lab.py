@@ -24,32 +24,35 @@ OTHER = 34571  # a user of this machine
 
 @dataclass
 class Lab:
-    """One that runs; `state` is the file of who forwards to it."""
+    """One that runs, or another server of that name; `page`: what stands before the token in its address."""
 
     cluster: Cluster
     home: Path
+    name: str = "lab"
+    page: str = "lab?token="
 
     def dshpc(self, *words: str) -> tuple[str, str, str]:
         """Its port, its token, and what was said."""
         done = run(
-            [str(ROOT / "dshpc"), "lab", "--dir", str(self.cluster.folder), *words],
+            [str(ROOT / "dshpc"), self.name, "--dir", str(self.cluster.folder), *words],
             # Its own home for what it notes, and the caches of this one
             env={"HOME": str(self.home), "XDG_CACHE_HOME": str(Path.home() / ".cache")},
             timeout_s=300,
             cwd=self.cluster.work,
         ).good()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/lab\?token=([0-9a-f]{48})\n", done.stdout)
+        page = re.escape(self.page)
+        found = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/{page}([0-9a-f]{{48}})\n", done.stdout)
         assert found is not None, done
         return found[1], found[2], done.stderr
 
     @property
     def pid(self) -> int:
-        (path,) = (self.home / ".local/state/dshpc").glob("lab-*.json")
+        (path,) = (self.home / ".local/state/dshpc").glob(f"{self.name}-*.json")
         return int(json.loads(path.read_text())["pid"])
 
     def jobs(self) -> list[str]:
         lines = self.cluster.said("squeue", "-h", "-o", "%i %j").splitlines()
-        return [line.split()[0] for line in lines if line.endswith(" lab")]
+        return [line.split()[0] for line in lines if line.endswith(f" {self.name}")]
 
 
 @pytest.fixture
@@ -58,17 +61,21 @@ def lab(standard: Cluster, tmp_path: Path) -> Iterator[Lab]:
     try:
         yield one
     finally:
-        for job in one.jobs():
-            standard.said("scancel", job)
-        wait_until(lambda: not one.jobs(), "its job has ended")
-        if list((tmp_path / ".local/state/dshpc").glob("lab-*.json")):
-            os.kill(one.pid, signal.SIGTERM)
+        ended(one)
 
 
-def asked(port: str, path: str) -> tuple[int, str]:
+def ended(one: Lab) -> None:
+    for job in one.jobs():
+        one.cluster.said("scancel", job)
+    wait_until(lambda: not one.jobs(), "its job has ended")
+    if list((one.home / ".local/state/dshpc").glob(f"{one.name}-*.json")):
+        os.kill(one.pid, signal.SIGTERM)
+
+
+def asked(port: str, path: str, method: str = "GET") -> tuple[int, str]:
     line = http.client.HTTPConnection("127.0.0.1", int(port), timeout=90)
     try:
-        line.request("GET", path)
+        line.request(method, path)
         answer = line.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -115,14 +122,44 @@ def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
 @pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
 def test_nobody_else_is_led_to_it(lab: Lab) -> None:
     port, token, _ = lab.dshpc("--gpus", "0")
+    (job,) = lab.jobs()
     work = lab.cluster.work
     refused = as_user(OTHER, "dshpc", "lab", "--attach", cwd=work)
     assert refused.code == 2
     assert "There is no job lab of yours" in refused.stderr
-    socket = lab.cluster.said(
-        "sh", "-c", "ls /var/lib/dshpc/home/root/.local/state/dshpc-ssh/lab.sock"
-    )
-    looks = as_user(OTHER, "dshpc", "exec", "--", "stat", socket, cwd=work)
-    assert "Permission denied" in looks.stderr
     assert asked(port, f"/api/status?token={token[::-1]}")[0] == 403
+    status, text = asked(port, f"/api/kernels?token={token}", method="POST")
+    assert status == 201
+    kernel = json.loads(text)["id"]
+
+    # Neither its socket, token, home, packages, kernels nor processes are for another user
+    tells = f"ls -d /tmp/dshpc-lab-*; pgrep -f '[i]pykernel.*kernel-{kernel}'"
+    runtime, process = lab.cluster.said("sh", "-c", tells).split()
+    state = "/var/lib/dshpc/home/root/.local/state/dshpc-ssh"
+    for look in (
+        f"cat {state}/lab.sock",
+        f"cat {state}/lab.json",
+        "ls /var/lib/dshpc/home/root",
+        f"ls {work}/jobs/{os.getuid()}/.envs",
+        f"cat {runtime}/kernel-{kernel}.json",
+        f"cat /proc/{process}/environ",
+        f"ls /proc/{process}/root/",
+    ):
+        tries = as_user(OTHER, "dshpc", "exec", "--", *look.split(), cwd=work)
+        assert tries.code != 0, look
+        assert "Permission denied" in tries.stderr, tries
+    for place in (f"{state}/lab.json", f"{runtime}/kernel-{kernel}.json"):
+        lab.cluster.said("test", "-s", place)
+    kills = as_user(OTHER, "dshpc", "exec", "--", "scancel", job, cwd=work)
+    assert "Access/permission denied" in kills.stderr
+    # Of its kernel's channels none is a port, from which anybody could read what it prints. The one that it
+    # opens takes what processes of its own print, with a key, and tells nothing
+    channels = json.loads(lab.cluster.said("cat", f"{runtime}/kernel-{kernel}.json"))
+    assert channels["transport"] == "ipc"
+    ports = lab.cluster.said("sh", "-c", f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd")
+    inodes = set(re.findall(r"socket:\[(\d+)\]", ports))
+    lines = [line.split() for line in ports.splitlines()]
+    listening = [line for line in lines if line[3:4] == ["0A"] and line[9] in inodes]
+    assert inodes
+    assert len(listening) <= 1
     assert asked(port, f"/api/status?token={token}")[0] == 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.cli import lab
+from dshpc_setup.cli import job_server
 from dshpc_setup.cli.job_request import Cluster
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import environments
@@ -19,7 +19,7 @@ def test_a_number_that_is_another_programs_by_now_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    with lab._State("/project") as state:
+    with job_server._State("lab", "/project") as state:
         assert state._is_open_in(os.getpid())
         assert not state._is_open_in(os.getppid())
         assert not state._is_open_in(1)
@@ -38,9 +38,9 @@ def test_what_the_cluster_cannot_give_is_refused_before_packages_are_installed(
     def make(*_: object) -> None:
         raise AssertionError("made")
 
-    monkeypatch.setattr(lab, "ask", refuse)
+    monkeypatch.setattr(job_server, "ask", refuse)
     monkeypatch.setattr(environments, "_make", make)
     here = Cluster({"work": str(tmp_path)}, str(tmp_path), None)
     with pytest.raises(DshpcError, match="not 9"):
-        lab._request(lab.Line(CommandLine(gpus="9")), here, 60.0, "0" * 48)
+        job_server._request(job_server.Line(job_server.LAB, CommandLine(gpus="9")), here, "0" * 48)
     assert asked == [("submit", True)]

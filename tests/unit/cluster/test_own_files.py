@@ -31,7 +31,7 @@ OTHERS = {
     "base_image": "debian:sid",
     "idle_gpu": "5m", "release_idle": "2h", "metrics": "127.0.0.1:9410", "dashboard": "127.0.0.1:8410",
     "apt_mirror": "http://m.example/debian", "cuda_runtime": "yes", "amd_profiling": "yes",
-    "accounting": "on",
+    "accounting": "on", "toolkit": "host", "cuda_paths": "/opt/cuda",
     "rest": "127.0.0.1:6820",
 }  # fmt: skip
 # A file that contradicts them is refused at the start, or docker-compose.yml hands over other devices

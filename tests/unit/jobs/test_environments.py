@@ -106,6 +106,29 @@ def test_one_that_is_gone_cannot_be_held(tmp_path: Path) -> None:
         environments.hold(str(tmp_path / "gone"))
 
 
-def test_its_programs_come_first() -> None:
-    found = environments.variables("/e", "/usr/bin:/bin")
-    assert found == {"VIRTUAL_ENV": "/e", "PATH": "/e/bin:/usr/bin:/bin"}
+def test_its_programs_come_first(tmp_path: Path) -> None:
+    assert environments.variables(str(tmp_path), "/bin") == {}, "it is no venv"
+    (tmp_path / "pyvenv.cfg").touch()
+    found = environments.variables(str(tmp_path), "/usr/bin:/bin")
+    assert found == {"VIRTUAL_ENV": str(tmp_path), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+
+
+def test_who_cleans_as_one_is_begun_does_no_harm(
+    tmp_path: Path, declaring: str, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a new folder and its lock it looks like what a killed run has left."""
+    environments.ready(declaring, incoming(tmp_path))
+    Path(declaring, "requirements.txt").write_text("other\n")
+    plain = safe_open.new_folder
+    cleaned: list[str] = []
+
+    def new_folder(name: str, at: int, mode: int) -> int:
+        handle = plain(name, at, mode)
+        if len(cleaned) < 2:
+            cleaned.append(name)
+            environments.clean(at, time.time())
+        return handle
+
+    monkeypatch.setattr(safe_open, "new_folder", new_folder)
+    assert os.path.isdir(environments.ready(declaring, incoming(tmp_path)))
+    assert len(cleaned) == 2

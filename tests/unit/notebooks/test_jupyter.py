@@ -16,11 +16,16 @@ def test_its_words() -> None:
     assert settings["ServerApp.sock_mode"] == "0600"
     assert settings["ServerApp.shutdown_no_activity_timeout"] == "900"
     assert settings["MappingKernelManager.cull_idle_timeout"] == "900"
+    assert settings["KernelManager.transport"] == "ipc"
     assert "ServerApp.port" not in settings
 
 
 def test_the_token_is_no_word() -> None:
-    assert jupyter.variables("secret", None) == {"JUPYTER_TOKEN": "secret"}
+    found = jupyter.variables("secret", None)
+    folder = found.pop("JUPYTER_RUNTIME_DIR")
+    assert found == {"JUPYTER_TOKEN": "secret"}
+    assert re.fullmatch("/tmp/dshpc-lab-[0-9a-f]{24}", folder), "short: it holds sockets"
+    assert folder not in jupyter.variables("other", None).values()
     assert jupyter.variables("secret", "/mine")["JUPYTER_PATH"] == "/mine/share/jupyter"
 
 

@@ -68,3 +68,19 @@ def test_settings_that_change_while_jobs_run_make_no_other_container() -> None:
     settings = load(flags={"partitions": "short", "gres_type": "index"})
     assert settings.live_env() == {"DSHPC_PARTITIONS": "short"}
     assert settings.container_env() == {"DSHPC_GRES_TYPE": "index"}
+
+
+def test_toolkits_are_for_reading_and_the_container_knows_of_them() -> None:
+    settings = replace(
+        load(flags={"toolkit": "host", "mounts": "/opt/cuda"}),
+        toolkits=(
+            "cuda:/opt/cuda-12:/opt/cuda",
+            "cuda:/opt/cuda-12:/opt/cuda-12",
+            "rocm:/opt/rocm:/opt/rocm",
+        ),
+    )
+    text = compose_text(Path("/lab"), settings, FACTS, PLAN, NONE, "image", None)
+    found = yaml.safe_load(text)["services"]["slurm"]
+    seen = [each for each in found["volumes"] if "/opt/" in each]
+    assert seen == ["/opt/cuda:/opt/cuda", "/opt/cuda-12:/opt/cuda-12:ro", "/opt/rocm:/opt/rocm:ro"]
+    assert found["environment"]["DSHPC_TOOLKITS"] == "cuda=/opt/cuda:rocm=/opt/rocm"

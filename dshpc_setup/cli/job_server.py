@@ -1,4 +1,4 @@
-"""`dshpc lab`: JupyterLab in a job, found or submitted, and a port of the loopback that leads to it."""
+"""`dshpc lab` and `dshpc code`: a server in a job, found or submitted, and a port of the loopback to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,12 +28,11 @@ from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.machine import browser as browser_of
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.methods.model import Resources
-from dshpc_setup.notebooks import forward, jupyter
+from dshpc_setup.notebooks import code_server, code_tree, forward, jupyter
 from dshpc_setup.ssh import place
 from dshpc_setup.ssh.inside import Asked
 from dshpc_setup.terminal.command_names import as_called
 
-NAME = "lab"
 TIME = "8h"
 _WAIT_S = 366 * 86400.0  # for a job that is queued
 _STATE = ".local/state/dshpc"
@@ -45,9 +44,30 @@ _OPEN_S = 30.0  # until it has read the page that leads on
 
 
 @dataclass(frozen=True)
-class Line:
-    """What was asked for: `asked` is the job's size; `env` a folder whose packages notebooks get."""
+class Program:
+    """What the job runs: its words, the environment whose programs come first, and its variables."""
 
+    words: tuple[str, ...]
+    environment: str
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A kind of server. `name`: of its command, its job, its socket. `program`: of a command line, the
+    folder that it serves, and a token."""
+
+    name: str
+    title: str
+    address: Callable[[int, str], str]
+    program: Callable[[Line, Incoming, str, str], Program]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was asked for: `asked` is the job's size; `env` a folder whose packages its programs get."""
+
+    server: Server
     asked: CommandLine
     dir: str | None = None
     linger: str = ssh_proxy.LINGER
@@ -55,99 +75,130 @@ class Line:
     attach: bool = False
     browser: bool = True
 
+    @property
+    def linger_s(self) -> float:
+        return ssh_proxy.seconds(self.linger)
+
 
 def carry_out(line: Line) -> int:
     """Print the address once the job runs, leave who forwards to it behind, and give the exit code."""
-    here = cluster(line.dir)
-    linger_s = ssh_proxy.seconds(line.linger)
+    here, name, linger_s = cluster(line.dir), line.server.name, line.linger_s
     token = os.urandom(24).hex()
-    request = None if line.attach else _request(line, here, linger_s, token)
-    asked = Asked(NAME, linger_s, (), request=request, token=token)
+    request = None if line.attach else _request(line, here, token)
+    asked = Asked(name, linger_s, (), request=request, token=token)
     answer = ask(here.runtime, "ssh", asked, deadline_s=_WAIT_S)
     job, right = str(answer["job_id"]), str(answer["token"])
     is_new = request is not None and right == token
     if request is not None and not is_new:
         _say(f"it runs already, as job {job}: that one is shown.")
     words = [str(word) for word in answer["enter"]]
-    _need_answer(here, words, job)
+    _need_answer(line.server, here, words, job)
     soon = [_SOON if word.startswith("--wait=") else word for word in words]
-    url = _forwarded(here, soon, right, browser=line.browser and os.isatty(1))
+    shown = _Shown(line.server, here, soon, right, line.browser and os.isatty(1))
+    url = _forwarded(shown)
     put(f"{url}\n")
-    _say(f"job {job} keeps running without this terminal. See it again: dshpc lab --attach")
+    _say(f"job {job} keeps running without this terminal. See it again: dshpc {name} --attach")
     ends = f"It ends {line.linger} after its last use. " if is_new else ""
     _say(f"{ends}End it now: dshpc job cancel {job}")
     return int(Exit.OK)
 
 
-def _need_answer(here: Cluster, words: list[str], job: str) -> None:
+def _need_answer(server: Server, here: Cluster, words: list[str], job: str) -> None:
     """Wait until it listens; DshpcError where it does not."""
     argv = _joining(here, words)
     done = LocalMachine().run(argv, deadline_s=_BEGINS_S, stdin="")
     if not done.ok:
         raise DshpcError(
-            f"JupyterLab does not answer in job {job}.",
+            f"{server.title} does not answer in job {job}.",
             done.text if done.code != place.NONE_THERE else "",
             (f"See what it says: dshpc job logs {job}", f"End it: dshpc job cancel {job}"),
             Exit.INCOMPLETE,
         )
 
 
-def _request(line: Line, here: Cluster, linger_s: float, token: str) -> Request:
+def _request(line: Line, here: Cluster, token: str) -> Request:
     """With its environments, made where they are not there yet: once the cluster can have such a job."""
-    foreseen = _built(line, here, linger_s, token, dry=True)
+    foreseen = _built(line, here, token, dry=True)
     if not os.path.isdir(foreseen.environment or ""):
         ask(here.runtime, "submit", replace(foreseen, dry_run=True))
-    return _built(line, here, linger_s, token, dry=False)
+    return _built(line, here, token, dry=False)
 
 
-def _built(line: Line, here: Cluster, linger_s: float, token: str, *, dry: bool) -> Request:
+def _built(line: Line, here: Cluster, token: str, *, dry: bool) -> Request:
     incoming = Incoming(here.work, here.owner, dry, here.prepare)
+    folder = incoming.seen(os.path.realpath(os.getcwd())) or here.work
+    program = line.server.program(line, incoming, folder, token)
+    asked = replace(
+        line.asked, name=line.server.name, command=program.words, time=line.asked.time or TIME
+    )
+    request = request_building.of_command(asked, incoming)
+    says = line.asked.gpus or line.asked.gpu_type or line.asked.gpu_memory
+    usual = Resources(gpus=1, optional_gpus="always" if says else "auto")
+    resources = replace(request_building.with_asked(usual, asked), env=dict(program.variables))
+    return replace(request, cwd=folder, environment=program.environment, resources=resources)
+
+
+def _lab(line: Line, incoming: Incoming, folder: str, token: str) -> Program:
     kernels = None
     if line.env is not None:
         kernels = environments.ready(line.env, incoming)
-        if not dry and not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
+        if not incoming.dry and not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
             raise usage_error(
                 f"Notebooks cannot run in the environment of {line.env}: it has no kernel.", "",
                 "Declare the package ipykernel there, too.",
             )  # fmt: skip
     environment = environments.ready(str(jupyter.PACKAGES), incoming)
-    folder = incoming.seen(os.path.realpath(os.getcwd())) or here.work
-    words = jupyter.argv(environment, folder, place.SOCKET, linger_s)
-    asked = replace(line.asked, name=NAME, command=words, time=line.asked.time or TIME)
-    request = request_building.of_command(asked, incoming)
-    says = line.asked.gpus or line.asked.gpu_type or line.asked.gpu_memory
-    usual = Resources(gpus=1, optional_gpus="always" if says else "auto")
-    resources = request_building.with_asked(usual, asked)
-    variables = jupyter.variables(token, kernels)
-    return replace(
-        request, cwd=folder, environment=environment, resources=replace(resources, env=variables)
-    )
+    words = jupyter.argv(environment, folder, place.SOCKET, line.linger_s)
+    return Program(words, environment, jupyter.variables(token, kernels))
 
 
-def _forwarded(here: Cluster, words: list[str], token: str, *, browser: bool) -> str:
+def _code(line: Line, incoming: Incoming, folder: str, token: str) -> Program:
+    own = None if line.env is None else environments.ready(line.env, incoming)
+    tree = environments.made(code_tree.declared(), incoming, code_tree.make)
+    words = code_server.argv(tree, folder, place.SOCKET, line.linger_s, token)
+    return Program(words, own or tree, code_server.variables(token))
+
+
+LAB = Server("lab", "JupyterLab", jupyter.address, _lab)
+CODE = Server(code_server.NAME, code_server.TITLE, code_server.address, _code)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A server that answers: `words` join a connection to it."""
+
+    server: Server
+    here: Cluster
+    words: list[str]
+    token: str
+    browser: bool
+
+    def url(self, port: int) -> str:
+        return self.server.address(port, self.token)
+
+
+def _forwarded(shown: _Shown) -> str:
     """The address, which somebody forwards by now: whoever did so before, or who is left behind for it."""
-    with _State(here.project) as state:
-        if state.words == words and state.is_held:
-            url = jupyter.address(state.port, token)
-            _leave(lambda: _open(url)) if browser else None
+    with _State(shown.server.name, shown.here.project) as state:
+        if state.words == shown.words and state.is_held:
+            url = shown.url(state.port)
+            _leave(lambda: _open(url, shown.server.name)) if shown.browser else None
             return url
         state.take()
         with forward.listening(state.port) as listening:
             state.port = listening.getsockname()[1]
-            url = jupyter.address(state.port, token)
-            state.write(
-                _leave(lambda: _serve(here, words, listening, url if browser else None)), words
-            )
-            return url
+            state.write(_leave(lambda: _serve(shown, listening)), shown.words)
+            return shown.url(state.port)
 
 
 class _State:
     """The file that says who forwards for this cluster, on which port and by which words, and which that one
     holds locked."""
 
-    def __init__(self, project: str) -> None:
+    def __init__(self, server: str, project: str) -> None:
+        self.server = server
         base = Path(os.environ.get("HOME") or "~").expanduser() / _STATE
-        name = f"{NAME}-{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
+        name = f"{server}-{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
         try:
             base.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -184,7 +235,7 @@ class _State:
                 os.kill(self.pid, signal.SIGTERM)
         if not locks.hold(self.handle, fcntl.LOCK_EX, _TAKE_S):
             raise DshpcError(
-                "Another dshpc lab is just starting.", "", ("Run this again in a moment.",),
+                f"Another dshpc {self.server} is just starting.", "", ("Run this again in a moment.",),
                 Exit.INCOMPLETE,
             )  # fmt: skip
 
@@ -207,9 +258,13 @@ class _State:
         os.pwrite(self.handle, text, 0)
 
 
-def _serve(here: Cluster, words: list[str], listening: socket.socket, url: str | None) -> None:
-    with browser_of.opened(LocalMachine(), url, NAME) if url else contextlib.nullcontext():
-        forward.Forwarder(listening, lambda: _joining(here, words)).serve()
+def _serve(shown: _Shown, listening: socket.socket) -> None:
+    url = shown.url(listening.getsockname()[1])
+    name = shown.server.name
+    opened = browser_of.opened(LocalMachine(), url, name)
+    with opened if shown.browser else contextlib.nullcontext():
+        gone = forward.gone_page(shown.server.title, f"dshpc {name}")
+        forward.Forwarder(listening, lambda: _joining(shown.here, shown.words), gone).serve()
 
 
 def _joining(here: Cluster, words: list[str]) -> list[str]:
@@ -219,8 +274,8 @@ def _joining(here: Cluster, words: list[str]) -> list[str]:
     return call.client(exec_caller.calling_user(os.environ), os.environ)
 
 
-def _open(url: str) -> None:
-    with browser_of.opened(LocalMachine(), url, NAME):
+def _open(url: str, name: str) -> None:
+    with browser_of.opened(LocalMachine(), url, name):
         time.sleep(_OPEN_S)
 
 

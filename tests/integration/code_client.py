@@ -1,0 +1,91 @@
+"""What somebody does in code-server, in a real browser: run by a Python that has Playwright; prints JSON.
+
+python code_client.py ADDRESS FILE
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Locator, Page, sync_playwright
+
+TEXT = "typed in the editor"
+_LONGEST_S = 240  # on a machine with many other things to do
+
+
+def main(address: str, file: str) -> dict[str, Any]:
+    """`file`: what its terminal knows of the job goes there, and beside it what its editor saves."""
+    hosts: set[str] = set()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        page = browser.new_page()
+        page.set_default_timeout(_LONGEST_S * 1000)
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        page.goto(address)
+        page.locator(".monaco-workbench .explorer-folders-view").wait_for()
+        # Whether its folder is trusted, as soon as it asks
+        page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
+        terminal(page, f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}', lambda: tells(file))
+        saved = Path(f"{file}-saved.txt")
+        terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked").exists)
+        edit(page, saved)
+        url = page.url
+        browser.close()
+    return {"hosts": sorted(hosts), "url": url}
+
+
+def accept(asked: Locator) -> None:
+    asked.click()
+
+
+def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
+    """Type a line in a terminal, and wait until it has been carried out."""
+    screen = page.locator(".terminal-wrapper.active .xterm-screen")
+    for _ in range(_LONGEST_S // 10):
+        if screen.count():
+            break
+        page.locator(".part.statusbar").hover()
+        page.keyboard.press("Control+Shift+Backquote")
+        page.wait_for_timeout(10_000)
+    for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
+        screen.click()
+        page.keyboard.type(line, delay=20)
+        page.keyboard.press("Enter")
+        if waited(page, is_done, 10):
+            return
+    raise TimeoutError(line)
+
+
+def tells(file: str) -> bool:
+    path = Path(file)
+    return path.exists() and re.fullmatch("[0-9]+ [0-9]+\n", path.read_text()) is not None
+
+
+def waited(page: Page, is_so: Callable[[], bool], seconds: int) -> bool:
+    for _ in range(seconds * 4):
+        if is_so():
+            return True
+        page.wait_for_timeout(250)
+    return False
+
+
+def edit(page: Page, file: Path) -> None:
+    """What is typed into the editor that is open now, saved."""
+    page.locator(f".tab[data-resource-name='{file.name}']").wait_for()
+    page.locator(".editor-instance .view-lines").first.click()
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Control+s")
+    if not waited(page, lambda: file.exists() and file.read_text().strip() == TEXT, _LONGEST_S):
+        raise TimeoutError(file.name)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], sys.argv[2])))

@@ -1,0 +1,59 @@
+"""Toolkits that jobs are lent: found where they lie, and nothing of the system with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import Settings
+from dshpc_setup.setup import toolkits
+
+
+def made(path: Path, compiler: str = "bin/nvcc") -> Path:
+    (path / compiler).parent.mkdir(parents=True)
+    (path / compiler).touch()
+    return path
+
+
+def lent(tmp_path: Path, *named: Path, toolkit: str = "host") -> tuple[str, ...]:
+    settings = replace(Settings(), toolkit=toolkit, cuda_paths=tuple(map(str, named)))
+    return toolkits.with_toolkits(Project(tmp_path / "lab"), settings).toolkits
+
+
+def test_the_newest_first_and_each_by_both_of_its_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = made(tmp_path / "cuda-9.2"), made(tmp_path / "cuda-12.4")
+    rocm = made(tmp_path / "rocm-6.2", "bin/hipcc")
+    (tmp_path / "cuda").symlink_to(new.name)
+    (tmp_path / "cuda-empty").mkdir()
+    usual = (f"{tmp_path}/cuda", f"{tmp_path}/cuda-*", f"{tmp_path}/rocm", f"{tmp_path}/rocm-*")
+    monkeypatch.setattr(toolkits, "USUAL", usual)
+    assert lent(tmp_path) == (
+        f"cuda:{new}:{tmp_path}/cuda", f"cuda:{new}:{new}",
+        f"cuda:{old}:{old}", f"rocm:{rocm}:{rocm}",
+    )  # fmt: skip
+    assert lent(tmp_path, toolkit="none") == ()
+    monkeypatch.setattr(toolkits, "USUAL", (f"{tmp_path}/gone*",))
+    with pytest.raises(DshpcError, match="there is none") as caught:
+        lent(tmp_path)
+    assert caught.value.exit_code == Exit.USAGE
+
+
+def test_what_is_named_and_cannot_be_lent(tmp_path: Path) -> None:
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "system").symlink_to("/usr")
+    for path, why in (
+        (tmp_path / "cuda", "no bin/nvcc"),
+        (tmp_path / "gone", "not there"),
+        (tmp_path / "system", "the system's"),
+        (made(tmp_path / "lab" / ".dshpc"), "keeps its keys"),
+    ):
+        with pytest.raises(DshpcError, match=why) as caught:
+            lent(tmp_path, path)
+        assert caught.value.exit_code == Exit.USAGE
+    assert lent(tmp_path, made(tmp_path / "own")) == (f"cuda:{tmp_path}/own:{tmp_path}/own",)
