@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ from hypothesis import settings
 from scripts.side_by_side import LINES
 from tests.integration.engines import ENGINES
 from tests.lines import ELSEWHERE, line_of
+
+# A machine of CI may say so for all that it runs. Here each of thousands of commands would compile hundreds
+# of modules anew, and each process of pytest the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Without --full the same examples are tried at each run: a red run can be repeated as it was.
 settings.register_profile("sample", derandomize=True, deadline=None, max_examples=50)
