@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,11 @@ from hypothesis import settings
 from scripts.side_by_side import LINES
 from tests.integration.engines import ENGINES
 from tests.lines import ELSEWHERE, line_of
+
+# A machine of CI may say so for all that it runs. Here each of thousands of commands would compile hundreds
+# of modules anew, and each process of pytest the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Without --full the same examples are tried at each run: a red run can be repeated as it was.
 settings.register_profile("sample", derandomize=True, deadline=None, max_examples=50)
@@ -48,6 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(name) == signal.SIG_IGN:
             signal.signal(name, signal.SIG_DFL)
     settings.load_profile("full" if config.getoption("--full") else "sample")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: looking through it for garbage takes a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_keyboard_interrupt() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 _TESTS = Path(__file__).parent
 # The tests that go with another line than their place says; the lines of one stage take about as long
 ELSEWHERE = {
-    "others": "test_cluster_commands test_container test_documents_cluster test_gpus test_main_path "
-    "test_profiles test_workers",
-    "jobs": "test_doctor test_job_ends test_job_log test_job_signals test_jobs test_methods "
-    "test_shipped_methods test_targets test_workflows test_workspaces",
+    "others": "test_cluster_commands test_container test_documents_cluster test_main_path test_workers",
+    "jobs": "test_doctor test_gpus test_job_ends test_job_log test_job_signals test_jobs test_methods "
+    "test_profiles test_shipped_methods test_targets test_workflows test_workspaces",
     # The extended stage: ended at any moment; taken to its limits by people or faults; any host and engine
     "kills": "test_durable test_keep_running test_key test_restarts test_soak test_start_faults",
     "attacks": "test_benchmarks test_clean test_denial test_faults test_homes test_isolation test_limits "

@@ -205,12 +205,13 @@ def _values(scrubber: Scrubber, sources: Sources, *, learning: bool = True) -> d
 
 def _learn_people(observed: Observed, scrubber: Scrubber) -> None:
     """Users and jobs, wherever they stand."""
-    for stuck in (observed.cluster.pending if observed.cluster else None) or ():
-        scrubber.learn({"user": stuck.user, "job_name": stuck.name})
+    pending = (observed.cluster.pending if observed.cluster else None) or ()
     seen = (observed.inside, *(each.inside for each in observed.others))
-    for killed in (text for inside in seen if inside for text in inside.out_of_memory):
-        if found := _KILLED.fullmatch(killed):
-            scrubber.learn({"job_name": found["name"]})
+    killed = (text for inside in seen if inside for text in inside.out_of_memory)
+    scrubber.learn([stuck.user for stuck in pending], "user")
+    jobs = [stuck.name for stuck in pending]
+    jobs += [found["name"] for found in map(_KILLED.fullmatch, killed) if found]
+    scrubber.learn(jobs, "job_name")
 
 
 def _named(observed: dict[str, Any], scrubber: Scrubber) -> dict[str, Any]:

@@ -31,6 +31,11 @@ class Secrets:
             self._pattern = patterns.compiled(self.homes, self.domains, self.learned)
         return self._pattern
 
+    def extent(self) -> int:
+        """Greater with whatever is taken in, for nothing is forgotten; until then a text becomes the same."""
+        own = (self.domains, self.homes, self.kept, self.ids, self.uuids, self.learned)
+        return sum(map(len, own)) + self._names.extent()
+
     def counts(self) -> dict[str, int]:
         return self._names.counts()
 

@@ -48,6 +48,10 @@ class Pseudonyms:
         self._made: set[str] = set()  # as `_bare` has them
         self._ids: set[int] = set()
 
+    def extent(self) -> int:
+        """Greater with each text that is `seen` and each name that is given."""
+        return len(self._taken) + sum(map(len, self._given.values()))
+
     def seen(self, text: str) -> None:
         """This text stands in what is to be scrubbed, and must not in the result."""
         self._taken.add(text.lower())

@@ -17,6 +17,7 @@ from dshpc_setup.record.listed import Listed
 from dshpc_setup.record.rules import LEAST_ID, Rules
 
 _DEEPEST = 60
+_SHORT = 200  # longer texts hardly come twice
 _LIKE_OURS = re.compile(r"\b(?:word|number)\d{1,6}\b", re.IGNORECASE)
 
 # Signs that are no ASCII, as JSON and YAML write them: their letters are no part of a word
@@ -48,6 +49,8 @@ class Scrubber:
             self._known.learn(secret, "secret")
         self._rules = Rules(self._known)
         self._listed = Listed(self._known)
+        self._told: dict[tuple[str, bool, bool], str] = {}  # with what was known at `_extent`
+        self._extent = -1
         for host in hosts:
             self._known.learn_host(host)
         for user in users:
@@ -61,11 +64,14 @@ class Scrubber:
         """How many different things were replaced, by what they are."""
         return self._known.counts()
 
-    def learn(self, value: Any) -> None:
-        """Take in a text or a JSON value: what it shows to be a secret is one elsewhere too."""
+    def learn(self, value: Any, key: str = "") -> None:
+        """Take in a text or a JSON value: what it shows to be a secret is one elsewhere too.
+
+        `key`: under which it stands, or each text of a list.
+        """
         self._known.learning = True
         try:
-            self.value(value)
+            self.value(value, key)
         finally:
             self._known.learning = False
 
@@ -74,7 +80,18 @@ class Scrubber:
 
         `numbers`: it is a kernel's or a driver's, whose numbers are told whatever their length.
         """
-        known = self._rules.text(_ESCAPED.sub("?", text))
+        if len(text) > _SHORT:
+            return self._text(text, numbers)
+        key = (text, numbers, self._known.learning)
+        if (extent := self._known.extent()) != self._extent:
+            self._told.clear()
+            self._extent = extent
+        if key not in self._told:  # if it adds to what is known, the next one clears it
+            self._told[key] = self._text(text, numbers)
+        return self._told[key]
+
+    def _text(self, text: str, numbers: bool) -> str:
+        known = self._rules.text(_ESCAPED.sub("?", text) if "\\" in text else text)
         if self._known.learning:
             for like_ours in _LIKE_OURS.findall(text):
                 self._known.seen(like_ours)

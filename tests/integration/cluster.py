@@ -371,10 +371,12 @@ def start_configure() -> Iterator[Callable[..., Started]]:
 
 
 def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    until = time.monotonic() + timeout_s
+    """Asks less often the longer it takes: most of what is asked starts a program in a container."""
+    began = time.monotonic()
     while not true():
-        assert time.monotonic() < until, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.1)
+        waited = time.monotonic() - began
+        assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(min(0.5, max(0.1, waited / 10)))
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import importlib.metadata
 import json
 import os
@@ -140,6 +141,7 @@ def installed(docker_engine: str, standards: Standards) -> Iterator[Path]:
                     target = top / "site" / file
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), target)
+        compileall.compile_dir(top, quiet=2)  # once: who runs it there writes nothing
         saved = standards(DOCKER).dshpc("image", "save", str(top / "image.tar.xz"))
         assert saved.code == 0, saved
         assert "is saved in" in saved.stdout

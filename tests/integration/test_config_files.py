@@ -24,8 +24,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-# On the built-in engine it takes longer: each of its many restarts asks an interpreter per question
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 IN_SLURM = ("slurm.conf", "gres.conf", "cgroup.conf", "job_submit.lua", "cli_filter.lua")
 OWN = ("config/slurm.conf", "config/gres.conf", "config/cgroup.conf", "docker-compose.yml")
@@ -494,30 +493,34 @@ def test_no_daemon_has_an_executable_stack(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("simulate", "sharing", "said", "wanted"),
+    ("simulate", "sharing", "asked"),
     [
-        ("h100:2", "shard:4", "shard:h100:1", "0"),
-        ("h100:2", "shard:4", "shard:NVIDIA:2", "0"),
-        ("h100:2", "mps", "mps:h100:50", "0"),
-        ("h100:2", "shard:4", "shard:t4:1", "ask for --gres=shard:1"),
-        ("h100:1+t4:1", "shard:4", "shard:t4:1", "--gres=gpu:t4:1"),
-        ("h100:1+t4:1", "shard:4", "shard:nvidia:1", "0"),
+        (
+            "h100:2",
+            "shard:4",
+            {"shard:h100:1": "0", "shard:NVIDIA:2": "0", "shard:t4:1": "ask for --gres=shard:1"},
+        ),
+        ("h100:2", "mps", {"mps:h100:50": "0"}),
+        ("h100:1+t4:1", "shard:4", {"shard:t4:1": "--gres=gpu:t4:1", "shard:nvidia:1": "0"}),
     ],
+    ids=["shards", "mps", "two types"],
 )
 def test_a_share_with_a_type(
-    cluster: Cluster, simulate: str, sharing: str, said: str, wanted: str
+    shared: Cluster, simulate: str, sharing: str, asked: dict[str, str]
 ) -> None:
-    cluster.configure("--simulate", simulate, "--gpu-sharing", sharing).good()
+    """What is asked for gets the one GPU, or is told what to ask for."""
+    shared.configure("--simulate", simulate, "--gpu-sharing", sharing).good()
     seen = "CUDA_VISIBLE_DEVICES"
-    got = cluster.exec("srun", f"--gres={said}", "printenv", seen)
-    if wanted != "0":
-        assert (got.code != 0, wanted in got.stderr) == (True, True)
-        batch = cluster.exec("sbatch", f"--gres={said}", "--wrap", "true")
-        assert (batch.code != 0, wanted in batch.stderr) == (True, True)
-        return
-    assert got.good().stdout.strip() == wanted
-    # Quiet: a step says that it waits for the one before it, where that is slow to leave
-    inside = f"printenv {seen}; srun -Q printenv {seen}; srun -Q --gres={said} printenv {seen}"
-    job = cluster.submit(f"--gres={said}", script=inside)
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job has run")
-    assert cluster.output(job).split() == [wanted] * 3
+    for said, wanted in asked.items():
+        got = shared.exec("srun", f"--gres={said}", "printenv", seen)
+        if wanted != "0":
+            assert (got.code != 0, wanted in got.stderr) == (True, True), said
+            batch = shared.exec("sbatch", f"--gres={said}", "--wrap", "true")
+            assert (batch.code != 0, wanted in batch.stderr) == (True, True), said
+            continue
+        assert got.good().stdout.strip() == wanted, said
+        # Quiet: a step says that it waits for the one before it, where that is slow to leave
+        inside = f"printenv {seen}; srun -Q printenv {seen}; srun -Q --gres={said} printenv {seen}"
+        job = shared.submit(f"--gres={said}", script=inside)
+        wait_until(lambda job=job: shared.job_state(job)[0] == "COMPLETED", "the job has run")  # type: ignore[misc]
+        assert shared.output(job).split() == [wanted] * 3, said

@@ -15,7 +15,7 @@ from dshpc_setup.vendors.nvidia import readings as nvidia
 from tests.integration.cluster import Cluster, command, environment, wait_until
 from tests.integration.test_nvml_standin import Describe, describe, library
 
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 __all__ = ["describe", "library"]
 

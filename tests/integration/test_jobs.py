@@ -26,7 +26,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 UUIDS = "/run/dshpc/gpu-places"
 # It ends a second after it was told: by then its launcher was told, and has looked who else was

@@ -31,7 +31,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 _SHOW = """
 import json, os
@@ -47,7 +47,7 @@ ODD = "a'b\"\n#SBATCH --wrap=id\n$(id) `id` ${HOME} ../%j é \\ ;|&"
 @pytest.fixture(scope="module")
 def cluster(engine: Engine) -> Iterator[Cluster]:
     """Its path holds what Slurm's patterns and shells are made of."""
-    with made("methods", sub="my %j project's") as one:
+    with made("methods", sub="my %j project's", engine=engine) as one:
         one.configure("--simulate", "h100:2+t4:1").good()
         parameters = [
             {"name": "text", "type": "string"},

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.cluster import FILES, Cluster, docker, environment, made, run, wait_until
+from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("docker", why="about images of each vendor, and compose 2")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 NVIDIA, AMD = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 
 
 @pytest.fixture
-def profile(standard: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def profile(engine: Engine, standard: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of the made-up machine that the test names."""
-    with made("profile") as cluster:
+    with made("profile", engine=engine) as cluster:
         report = cluster.configure("--simulate", request.param).good().report
         assert report["simulated"] is True
         assert report["cluster"]["ready"] is True
@@ -77,6 +78,7 @@ def test_cards_of_two_kinds(profile: Cluster) -> None:
     assert profile.said("srun", "--gres=gpu:tesla_t4:1", "printenv", NVIDIA) == "2"
 
 
+@pytest.mark.engines("docker", why="about the image of each vendor")
 @pytest.mark.parametrize("profile", ["mi300x:2"], indirect=True)
 def test_amd_has_its_own_variable_and_tools(profile: Cluster) -> None:
     assert profile.node() == ("gpu:mi300x:2", "idle")
@@ -90,8 +92,8 @@ def test_amd_has_its_own_variable_and_tools(profile: Cluster) -> None:
         assert profile.said("sh", "-c", f"command -v {tool}") == f"/usr/bin/{tool}"
 
 
-def test_machine_without_a_gpu(standard: Cluster) -> None:
-    with made("profile") as cluster:
+def test_machine_without_a_gpu(engine: Engine, standard: Cluster) -> None:
+    with made("profile", engine=engine) as cluster:
         report = cluster.configure("--gpu", "none").good().report
         assert report["simulated"] is False
         assert cluster.node()[1] == "idle"
@@ -107,6 +109,7 @@ def test_machine_without_a_gpu(standard: Cluster) -> None:
         assert cluster.exec("sbatch", "--gres=gpu:1", "--wrap", "true").code != 0
 
 
+@pytest.mark.engines("docker", why="about compose 2")
 def test_compose_2_and_buildx(standard: Cluster, v2_plugins: dict[str, str]) -> None:
     with made("plugins", v2_plugins) as cluster:
         first = cluster.configure("--simulate", "h100:2").good()

@@ -119,7 +119,7 @@ def test_only_the_last_lines_of_a_log_are_kept(project: Project) -> None:
 def test_files_that_cannot_be_read_or_are_wrong_are_told(project: Project) -> None:
     (project.folder / "dshpc.yaml").write_text("gpu: [\n")
     (project.folder / "config/gres.conf").mkdir()
-    (project.folder / "config/cgroup.conf").write_bytes(b"\xff" * 3 * contents.MOST_BYTES)
+    (project.folder / "config/cgroup.conf").write_bytes(b"\xff" * (contents.MOST_BYTES + 1))
     machine = WithLog(made.MACHINES / "workstation-rtx4090")
     found = asked(machine, project, Observed())
     assert found.settings is None

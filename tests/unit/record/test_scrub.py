@@ -412,6 +412,18 @@ def test_pseudonyms_are_what_they_stand_for(one: uuid.UUID, address: Any) -> Non
     assert ipaddress.ip_address(made[1]).version == address.version
 
 
+def test_a_text_that_comes_again_is_told_by_what_is_known_by_then() -> None:
+    scrubber = Scrubber()
+    assert scrubber.text("of zqlab") == scrubber.text("of zqlab") == "of word1"
+    scrubber.learn("zqlab", "user")
+    assert scrubber.text("of zqlab") == scrubber.text("of zqlab") == "of user-1"
+    assert scrubber.text("of zqlab", numbers=True) == "of user-1"
+    assert (scrubber.text("7654321"), scrubber.text("7654321", numbers=True)) == (
+        "number1",
+        "7654321",
+    )
+
+
 def test_a_long_text_takes_no_long_time() -> None:
     """Every rule is bounded: none goes over the text again for each of its characters."""
     for piece in (
