@@ -17,7 +17,9 @@ def _resource(name: str, metavar: str, text: str) -> object:
     return typer.Option(name, metavar=metavar, help=text, rich_help_panel=_FROM)
 
 
-_Attach = Annotated[bool, typer.Option("--attach", help="Show the running one; do not start another.")]
+_Attach = Annotated[
+    bool, typer.Option("--attach", help="Show the running one; do not start another.")
+]
 _Gpus = Annotated[
     str | None, _resource("--gpus", "N", "How many GPUs (default: one, where there are some).")
 ]
