@@ -157,12 +157,12 @@ BUILTIN = replace(FACTS, engine=Engine("present", kind="builtin"))
 def test_nodes_that_share_the_machines_network_come_and_go_without_the_controller(
     facts: HostFacts,
 ) -> None:
-    two = written("none,h100", facts, slurm_ports="7001,7002,7003")
-    three = written("none,h100,h100", facts, slurm_ports="7001,7002,7003,7004")
+    two = written("none,h100", facts, slurm_ports="7001,7002,7003,7004")
+    three = written("none,h100,h100", facts, slurm_ports="7001,7002,7003,7004,7005")
     assert stanza.parts(two)[0] == stanza.parts(three)[0]
     assert stanza.parts(two)[1][0].split() == stanza.parts(three)[1][0].split()
     ports = [each["environment"]["DSHPC_SLURM_PORTS"] for each in services(three).values()]
-    assert ports == ["7001,7002", "7001,7003", "7001,7004"]
+    assert ports == ["7001,7002,7003", "7001,7004,7003", "7001,7005,7003"]
     shared = [each["environment"].get("DSHPC_SHARED_NETWORK") for each in services(three).values()]
     assert shared == [None, "1", "1"]
 

@@ -70,8 +70,10 @@ def test_those_that_can() -> None:
 def test_what_the_page_shows() -> None:
     text = (Path(__file__).parents[3] / "docs/how-to/homes.md").read_text()
     blocks = [load(yaml_text=block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
-    assert [each.home for each in blocks] == ["host", "kept", ""]
-    assert blocks[-1].mounts == ("/data", "/scratch:ro")
+    assert [each.home for each in blocks] == ["host", "kept", "", "", ""]
+    assert blocks[2].mounts == ("/data", "/scratch:ro")
+    assert [each.toolkit for each in blocks[3:]] == ["host", "host"]
+    assert blocks[4].cuda_paths == ("/sw/cuda-12.4",)
 
 
 @given(st.lists(parts, min_size=1, max_size=4), st.booleans())
