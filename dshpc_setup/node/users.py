@@ -8,8 +8,6 @@ import sys
 
 from dshpc_setup.node.arguments import no_arguments, own_paths, wrong_usage
 
-_ACCOUNTING = "DSHPC_ACCOUNTING"
-
 
 def add_user(rest: list[str]) -> int:
     from dshpc_setup.container import accounts, users
@@ -18,7 +16,7 @@ def add_user(rest: list[str]) -> int:
         raise wrong_usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
     user = accounts.checked(*rest)
     account = users.add(own_paths(), user)
-    if os.environ.get(_ACCOUNTING) == "on":
+    if os.path.exists(own_paths().database_conf):  # as long as accounting is on
         associate([])  # where it is away, the service `associations` does it later
     if user.home and account.home != user.home:
         from dshpc_setup.container import own_homes
