@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import http.server
+import os
 import re
+import shutil
 import signal
+import socket
+import socketserver
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +22,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.integration.cluster import ROOT, Cluster, as_user, command, environment, run, wait_until
+from tests.integration.shown import blocks
 from tests.integration.web_socket import web_socket
 
 pytestmark = pytest.mark.engines("docker", why="other users reach the cluster through Docker")
@@ -46,17 +53,19 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
         files = ("-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem")
         more = ("-nodes", "-days", "2", "-subj", f"/CN={name}")
-        run([*made, *files, *more, "-addext", "subjectAltName=IP:127.0.0.1"]).good()
+        run([*made, *files, *more, "-addext", f"subjectAltName=IP:127.0.0.1,DNS:{NAME}"]).good()
         (folder / f"{name}.key").chmod(0o600)
     return folder
 
 
 @dataclass
 class Proxy:
-    """As one would ask for a user who has logged in."""
+    """As one would ask for a user who has logged in; or, with `by_cookie`, as that user's browser asks
+    one, which also lies in the header that is the proxy's."""
 
     port: int
     tls: ssl.SSLContext
+    by_cookie: bool = False
 
     def ask(
         self,
@@ -77,6 +86,8 @@ class Proxy:
     ) -> tuple[int, str, str]:
         line = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.tls)
         more = {"Host": NAME, "Cookie": "of-the-proxy=1", **({HEADER: user} if user else {})}
+        if self.by_cookie:
+            more.update({"Cookie": f"user={user or ''}", HEADER: "root"})
         if form is not None:
             more["Content-Type"] = "application/x-www-form-urlencoded"
             more["Origin"] = f"https://{NAME}"
@@ -202,6 +213,89 @@ def test_each_user_acts_as_himself(standard: Cluster, pki: Path, people: None) -
             standard.said("scancel", number)
     left = run(["pgrep", "-u", f"{ada},{bob}", "-f", str(ROOT / "dshpc_setup")])
     assert left.stdout == ""
+
+
+class Login(http.server.BaseHTTPRequestHandler):
+    """In place of oauth2-proxy: whoever has a cookie has logged in, and it is his name."""
+
+    def do_GET(self) -> None:
+        name = (self.headers["Cookie"] or "").partition("user=")[2]
+        self.send_response(202 if name else 401)
+        self.send_header("X-Auth-Request-Preferred-Username", name)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def nginx(pki: Path, port: int, folder: Path) -> Iterator[int]:
+    """With the lines of the document, on a port of its own; to the dashboard at that port."""
+    (text,) = (each.text for each in blocks("docs/how-to/dashboard.md") if each.language == "nginx")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Login) as login, free_port() as own:
+        threading.Thread(target=login.serve_forever, daemon=True).start()
+        for stood, stands in (
+            ("listen 443 ssl", f"listen 127.0.0.1:{own} ssl"),
+            ("127.0.0.1:4180", f"127.0.0.1:{login.server_address[1]}"),
+            ("10.0.0.7:8443", f"127.0.0.1:{port}"),
+            ("/etc/nginx/gpu.", f"{pki}/server."),
+            ("/etc/nginx/proxy.", f"{pki}/proxy."),
+            ("/etc/nginx/dashboard-ca.pem", f"{pki}/server.pem"),
+        ):
+            assert stood in text
+            text = text.replace(stood, stands)
+        (folder / "nginx.conf").write_text(
+            f"daemon off; user root; pid {folder}/pid; error_log {folder}/log;\n"
+            f"events {{}}\nhttp {{ access_log off;\n{text}\n}}\n"
+        )
+        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        assert program is not None
+        child = subprocess.Popen([program, "-c", str(folder / "nginx.conf"), "-e", f"{folder}/log"])
+        try:
+            wait_until(lambda: is_listened_at(own), "nginx answers", 30)
+            yield own
+        finally:
+            child.terminate()
+            child.wait(30)
+            login.shutdown()
+
+
+@contextmanager
+def free_port() -> Iterator[int]:
+    """Nobody else's, as far as is known, once it is given back."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+    yield port
+
+
+def is_listened_at(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_example_leads_each_user_to_his_own(
+    standard: Cluster, pki: Path, people: None, tmp_path: Path
+) -> None:
+    ada, bob = USERS
+    with opened(standard, pki) as proxy, nginx(pki, proxy.port, tmp_path) as port:
+        browser = Proxy(
+            port, ssl.create_default_context(cafile=f"{pki}/server.pem"), by_cookie=True
+        )
+        assert browser.ask("/")[0] == 401
+        jobs = []
+        for name in (ada, bob):
+            code, text, place = browser.post("/run", name, command="sleep 300", act="submit")
+            assert code == 303, text
+            jobs.append(place.partition("?")[0].rpartition("/")[2])
+        try:
+            said = standard.said("squeue", "-h", "--sort=i", "-j", ",".join(jobs), "-o", "%u")
+            assert said.split() == [ada, bob]
+            head = {"Host": NAME, "Origin": "null", "Cookie": f"user={ada}"}
+            with web_socket(port, "/terminals/1/socket", head, browser.tls) as line:
+                assert line.refused == 403
+        finally:
+            standard.said("scancel", *jobs)
 
 
 def _terminal(cluster: Cluster, proxy: Proxy, user: str) -> None:
