@@ -110,9 +110,8 @@ def an_hour_later(cluster: Cluster, clock: bytes, takes_s: float) -> None:
 
 
 def reported(cluster: Cluster, since: float) -> int:
-    """GPU seconds of whole hours, as sreport adds them up."""
-    hours = (time.strftime("%Y-%m-%dT%H:00", time.gmtime(since + far * 3600)) for far in (-1, 2))
-    begin, end = hours
+    """GPU seconds of that hour, as sreport adds them up: one that is not over it takes by itself alone."""
+    begin, end = (time.strftime("%Y-%m-%dT%H:00", time.gmtime(since + far)) for far in (0, 3600))
     span = (f"start={begin}", f"end={end}")
     said = cluster.said("sreport", "-n", "-P", "-t", "Seconds", "-T", "gres/gpu", "cluster",
                         "AccountUtilizationByUser", *span, "format=Login,TRESName,Used")  # fmt: skip
@@ -122,6 +121,8 @@ def reported(cluster: Cluster, since: float) -> int:
 def test_an_hour_that_is_over_is_added_up_and_a_clock_that_is_set_back_loses_nothing(
     cluster: Cluster, clock: bytes
 ) -> None:
+    if (left := 3600 - time.time() % 3600) < 60:
+        time.sleep(left)  # the jobs are to be of one hour
     began = time.time()
     jobs = [cluster.submit(f"--gres=gpu:{gpus}", script="sleep 2") for gpus in (1, 2, 1)]
     wait_until(lambda: {*jobs} <= ended(cluster).keys(), "they end")

@@ -795,7 +795,8 @@ def test_a_cluster_that_is_not_running_and_one_that_is_still_starting(cluster: C
 
 
 def test_no_project(cluster: Cluster, tmp_path: Path) -> None:
-    env = {name: value for name, value in cluster.env.items() if name != "DSHPC_DIR"}
+    state = {"XDG_STATE_HOME": str(tmp_path)}  # where `dshpc use` has written, it may be
+    env = {**{name: value for name, value in cluster.env.items() if name != "DSHPC_DIR"}, **state}
     done = subprocess.run(
         [*RUN, "srun", "true"], cwd=tmp_path, env=env, capture_output=True, timeout=30, check=False
     )

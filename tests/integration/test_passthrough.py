@@ -239,8 +239,12 @@ def command(tmp_path: Path, node: str, *options: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        cwd=tmp_path,  # and of no cluster that somebody has chosen by `dshpc use`
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "XDG_STATE_HOME": str(tmp_path),
+        },
     )
 
 
