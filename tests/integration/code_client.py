@@ -22,6 +22,7 @@ _LONGEST_S = 240  # on a machine with many other things to do
 def main(address: str, file: str) -> dict[str, Any]:
     """`file`: what its terminal knows of the job goes there, and beside it what its editor saves."""
     hosts: set[str] = set()
+    missing: set[str] = set()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
@@ -29,6 +30,8 @@ def main(address: str, file: str) -> dict[str, Any]:
         page = browser.new_page()
         page.set_default_timeout(_LONGEST_S * 1000)
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        # Its workers ask for files, too
+        page.context.on("response", lambda answer: answer.status == 404 and missing.add(answer.url))
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
@@ -39,7 +42,8 @@ def main(address: str, file: str) -> dict[str, Any]:
         edit(page, saved)
         url = page.url
         browser.close()
-    return {"hosts": sorted(hosts), "url": url}
+    # What a page makes itself (blob:) has no host
+    return {"hosts": sorted(hosts - {""}), "missing": sorted(missing), "url": url}
 
 
 def accept(asked: Locator) -> None:

@@ -17,6 +17,9 @@ def test_its_words() -> None:
     assert settings["auth"] == "password"
     assert settings["idle-timeout-seconds"] == "900"
     assert settings["config"].startswith("/tree/")
+    # In no folder that is opened, whichever that is, and yet those of the tree
+    assert settings["builtin-extensions-dir"] == "/proc/self/root/tree/lib/vscode/extensions"
+    assert "--ignore-last-opened" in words
     assert not any("secret" in word for word in words)
     short = code_server.argv("/tree", "/work", "/s", 1.0, "other")
     assert "--idle-timeout-seconds=61" in short

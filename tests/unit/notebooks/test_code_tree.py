@@ -73,6 +73,7 @@ def made(registry: Registry, into: Path, **changed: str) -> Path:
         "lib/vscode/extensions/npm-shrinkwrap.json": lock(),
         "lib/vscode/extensions/copilot/main.js": "asks a service",
         "lib/vscode/bin/remote-cli/code-linux.sh": "opens a file",
+        "lib/vscode/node_modules/@vscode/spdlog/index.js": "needs a compiled module",
         "src/browser/pages/login.html": PAGE,
     }
     ours = [
@@ -81,7 +82,8 @@ def made(registry: Registry, into: Path, **changed: str) -> Path:
     ]
     machine = FakeMachine(env={"XDG_CACHE_HOME": str(registry.cache.parent.parent)})
     into.mkdir()
-    declared = Declared("code", "npm", (("npm.json", json.dumps(ours).encode()),))
+    texts = {"npm.json": json.dumps(ours).encode(), "spdlog.js": b"writes a log"}
+    declared = Declared("code", "npm", tuple(texts.items()))
     code_tree.make(machine, declared, into, "", lambda _: None)
     return into / "tree"
 
@@ -91,6 +93,9 @@ def test_each_package_lies_where_its_lock_says(registry: Registry, tmp_path: Pat
     assert (tree / "lib/vscode/node_modules/node-pty/pty.js").read_text() == "pty"
     assert (tree / "lib/node").read_text() == (tree / "lib/bin/node").read_text() == "node"
     assert (tree / "lib/vscode/bin/remote-cli/code").read_text() == "opens a file"
+    log = tree / "lib/vscode/node_modules/@vscode/spdlog/index.js"
+    assert log.read_text() == "writes a log"
+    assert (tree / ".ignore").read_text() == "*\n"
     assert not (tree / "lib/include").exists()
     assert not (tree / "lib/vscode/extensions/copilot").exists()
     assert "form.submit()" in (tree / "src/browser/pages/login.html").read_text()
