@@ -35,7 +35,9 @@ def argv(tree: str, folder: str, socket: str, idle_s: float, token: str) -> tupl
 
 
 def variables(token: str) -> dict[str, str]:
-    return {"PASSWORD": token}
+    # By the second its terminals have the job's variables, and not those that a login shell sets anew:
+    # that is how it knows that it was started from a shell
+    return {"PASSWORD": token, "VSCODE_CLI": "1"}
 
 
 def address(port: int, token: str) -> str:

@@ -36,7 +36,8 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
         page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
-        terminal(page, f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}', lambda: tells(file))
+        line = '[[ $PATH == *:"$VIRTUAL_ENV"/bin:* ]] && echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID"'
+        terminal(page, f"{line} > {file}", lambda: tells(file))
         saved = Path(f"{file}-saved.txt")
         terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked").exists)
         edit(page, saved)

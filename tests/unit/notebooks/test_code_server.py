@@ -27,7 +27,7 @@ def test_its_words() -> None:
 
 
 def test_the_token_is_no_word_and_no_part_of_a_request() -> None:
-    assert code_server.variables("secret") == {"PASSWORD": "secret"}
+    assert code_server.variables("secret")["PASSWORD"] == "secret"
     assert code_server.address(4000, "secret") == "http://127.0.0.1:4000/login#secret"
 
 
