@@ -53,7 +53,7 @@ def make(
     cpu = _CPUS[wanted.architecture]
     tree, kept = into / "tree", Path(cache.place(machine.env)) / "npm"
     kept.mkdir(parents=True, exist_ok=True)
-    say("code-server: fetching it from npm's registry, some 120 MB, the first time")
+    say("code-server: making it; the first time, some 160 MB are fetched from npm's registry")
     texts = dict(wanted.texts)
     _lay_out(machine, npm.first(texts[_LIST].decode(), cpu), kept, tree, cpu)
     found: list[npm.Archive] = []
@@ -72,10 +72,11 @@ def make(
 def _lay_out(
     machine: Machine, wanted: Sequence[npm.Archive], kept: Path, tree: Path, cpu: str
 ) -> None:
-    missing = [each for each in wanted if _read(kept, each) is None]
+    # One package may lie in several folders; two fetches of it would write the same file
+    missing = {_place(kept, each): each for each in wanted if _read(kept, each) is None}
     files = [
-        web.File(_address(machine, each.url), str(_place(kept, each)), most=_MOST_BYTES)
-        for each in missing
+        web.File(_address(machine, each.url), str(path), most=_MOST_BYTES)
+        for path, each in missing.items()
     ]
     try:
         sources.fetched(machine, files, sources.route(machine), _DEADLINE_S)

@@ -132,6 +132,29 @@ def test_an_archive_that_is_not_whole_is_fetched_again(
     assert "another content" in caught.value.details
 
 
+def test_a_package_of_two_folders_is_fetched_once(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = registry.package("node_modules/a", **{"a.js": "a"})
+    folders = ("node_modules/a", "node_modules/b/node_modules/a")
+    wanted = [npm.Archive(folder, one["url"], one["integrity"]) for folder in folders]
+    kept = {path: path.read_bytes() for path in registry.cache.iterdir()}
+
+    def fetches(_machine: object, files: list[web.File], *_: object) -> int:
+        registry.asked += [each.url for each in files]
+        for path, data in kept.items():
+            path.write_bytes(data)
+        return 0
+
+    for path in kept:
+        path.unlink()
+    monkeypatch.setattr(sources, "fetched", fetches)
+    machine = FakeMachine(env={"XDG_CACHE_HOME": str(registry.cache.parent.parent)})
+    code_tree._lay_out(machine, wanted, registry.cache, tmp_path, "x64")
+    assert registry.asked == [one["url"]]
+    assert [(tmp_path / folder / "a.js").read_text() for folder in folders] == ["a", "a"]
+
+
 def test_a_registry_that_is_out_of_reach(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
