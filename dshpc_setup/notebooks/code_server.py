@@ -7,6 +7,8 @@ import hashlib
 NAME, TITLE = "code", "code-server"
 CONFIG = "dshpc-config.yaml"  # in its folder, in place of the user's, which may say another port
 PROGRAM, ENTRY = "lib/bin/node", "out/node/entry.js"
+EXTENSIONS = "lib/vscode/extensions"
+_ELSEWHERE = "/proc/self/root"  # another name of the same folders
 _LEAST_IDLE_S = 61  # it takes more than a minute
 
 
@@ -19,18 +21,23 @@ def argv(tree: str, folder: str, socket: str, idle_s: float, token: str) -> tupl
         # Where `code FILE` of its terminals finds it; the usual place may be too long a path for a socket
         "session-socket": f"{socket}.ipc",
         "config": f"{tree}/{CONFIG}",
+        # The work folder has the tree in it: where that is opened, they would be parts of a folder that
+        # nobody trusts yet, and off
+        "builtin-extensions-dir": f"{_ELSEWHERE}{tree}/{EXTENSIONS}",
         "idle-timeout-seconds": str(max(_LEAST_IDLE_S, round(idle_s))),
         # A browser sends the cookies of 127.0.0.1 to each port of it
         "cookie-suffix": hashlib.sha256(token.encode()).hexdigest()[:8],
     }
     words = (f"--{name}={value}" for name, value in settings.items())
-    # It asks nobody on the internet
+    # It asks nobody on the internet, and opens what it is told to
     quiet = ("--disable-telemetry", "--disable-update-check", "--disable-getting-started-override")
-    return (f"{tree}/{PROGRAM}", f"{tree}/{ENTRY}", *words, *quiet, folder)
+    return (f"{tree}/{PROGRAM}", f"{tree}/{ENTRY}", *words, *quiet, "--ignore-last-opened", folder)
 
 
 def variables(token: str) -> dict[str, str]:
-    return {"PASSWORD": token}
+    # By the second its terminals have the job's variables, and not those that a login shell sets anew:
+    # that is how it knows that it was started from a shell
+    return {"PASSWORD": token, "VSCODE_CLI": "1"}
 
 
 def address(port: int, token: str) -> str:

@@ -24,24 +24,26 @@ from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine, web
 from dshpc_setup.notebooks import code_server, npm
 
-_LIST = "npm.json"
+_LIST, _LOG = "npm.json", "spdlog.js"
 _FOLDER = resources.package() / "notebooks" / "code"
-_LOCKS = ("", "lib/vscode", "lib/vscode/extensions")
+_LOCKS = ("", "lib/vscode", code_server.EXTENSIONS)
 # Assistants that ask a service on the internet, 170 MB of programs; nothing else needs them
 _WITHOUT = re.compile(r"@github/copilot-.*|@microsoft/mxc-sdk")
-_LEFT_OUT = "lib/vscode/extensions/copilot"
+_LEFT_OUT = f"{code_server.EXTENSIONS}/copilot"
+_LOG_MODULE = "lib/vscode/node_modules/@vscode/spdlog"
 _COMMANDS = "lib/vscode/bin/remote-cli"
 _CPUS = {"amd64": "x64", "arm64": "arm64"}
 _MOST_BYTES = 128 << 20  # of a package as it is fetched
 _DEADLINE_S = 3600.0
 _UNUSED_S = 30 * 86400.0
-_FORM = "1"  # of what is made of the list: another one is made anew
+_FORM = "2"  # of what is made of the list: another one is made anew
 
 
 def declared() -> Declared:
     """As an environment: known by the list of its packages, and by what is made of them."""
     made = json.dumps([_FORM, code_server.login('class="login-form"</body>')]).encode()
-    return Declared(str(_FOLDER), "npm", (("form", made), (_LIST, (_FOLDER / _LIST).read_bytes())))
+    files = ((name, (_FOLDER / name).read_bytes()) for name in (_LIST, _LOG))
+    return Declared(str(_FOLDER), "npm", (("form", made), *files))
 
 
 def make(
@@ -51,9 +53,9 @@ def make(
     cpu = _CPUS[wanted.architecture]
     tree, kept = into / "tree", Path(cache.place(machine.env)) / "npm"
     kept.mkdir(parents=True, exist_ok=True)
-    say("code-server: fetching it from npm's registry, some 120 MB, the first time")
-    (text,) = (text for name, text in wanted.texts if name == _LIST)
-    _lay_out(machine, npm.first(text.decode(), cpu), kept, tree, cpu)
+    say("code-server: making it; the first time, some 160 MB are fetched from npm's registry")
+    texts = dict(wanted.texts)
+    _lay_out(machine, npm.first(texts[_LIST].decode(), cpu), kept, tree, cpu)
     found: list[npm.Archive] = []
     for below in _LOCKS:
         lock = (tree / below / npm.LOCK).read_text(encoding="utf-8")
@@ -63,16 +65,18 @@ def make(
             raise _unusable(f"{below}/{npm.LOCK}: {error}") from None
     _lay_out(machine, found, kept, tree, cpu)
     _finish(tree)
+    (tree / _LOG_MODULE / "index.js").write_bytes(texts[_LOG])
     _clean(kept)
 
 
 def _lay_out(
     machine: Machine, wanted: Sequence[npm.Archive], kept: Path, tree: Path, cpu: str
 ) -> None:
-    missing = [each for each in wanted if _read(kept, each) is None]
+    # One package may lie in several folders; two fetches of it would write the same file
+    missing = {_place(kept, each): each for each in wanted if _read(kept, each) is None}
     files = [
-        web.File(_address(machine, each.url), str(_place(kept, each)), most=_MOST_BYTES)
-        for each in missing
+        web.File(_address(machine, each.url), str(path), most=_MOST_BYTES)
+        for path, each in missing.items()
     ]
     try:
         sources.fetched(machine, files, sources.route(machine), _DEADLINE_S)
@@ -119,6 +123,8 @@ def _finish(tree: Path) -> None:
     # Its terminals know it as code-server alone
     (tree / _COMMANDS / "code").symlink_to("code-linux.sh")
     (tree / code_server.CONFIG).write_text("auth: password\n", encoding="utf-8")
+    # It may lie in the folder that is searched
+    (tree / ".ignore").write_text("*\n", encoding="utf-8")
     page = tree / "src" / "browser" / "pages" / "login.html"
     try:
         page.write_text(code_server.login(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,6 +22,7 @@ _LONGEST_S = 240  # on a machine with many other things to do
 def main(address: str, file: str) -> dict[str, Any]:
     """`file`: what its terminal knows of the job goes there, and beside it what its editor saves."""
     hosts: set[str] = set()
+    missing: set[str] = set()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
@@ -29,17 +30,21 @@ def main(address: str, file: str) -> dict[str, Any]:
         page = browser.new_page()
         page.set_default_timeout(_LONGEST_S * 1000)
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        # Its workers ask for files, too
+        page.context.on("response", lambda answer: answer.status == 404 and missing.add(answer.url))
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
         page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
-        terminal(page, f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}', lambda: tells(file))
+        line = f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}'
+        terminal(page, line, lambda: tells(file))
         saved = Path(f"{file}-saved.txt")
         terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked").exists)
         edit(page, saved)
         url = page.url
         browser.close()
-    return {"hosts": sorted(hosts), "url": url}
+    # What a page makes itself (blob:) has no host
+    return {"hosts": sorted(hosts - {""}), "missing": sorted(missing), "url": url}
 
 
 def accept(asked: Locator) -> None:
@@ -48,13 +53,14 @@ def accept(asked: Locator) -> None:
 
 def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
     """Type a line in a terminal, and wait until it has been carried out."""
-    screen = page.locator(".terminal-wrapper.active .xterm-screen")
-    for _ in range(_LONGEST_S // 10):
+    # Where it is slow, the key is pressed again before the first one has come: then there are two
+    screen = page.locator(".terminal-wrapper.active .xterm-screen").filter(visible=True).last
+    for _ in range(_LONGEST_S // 30):
         if screen.count():
             break
         page.locator(".part.statusbar").hover()
         page.keyboard.press("Control+Shift+Backquote")
-        page.wait_for_timeout(10_000)
+        waited(page, lambda: screen.count() > 0, 30)
     for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
         screen.click()
         page.keyboard.type(line, delay=20)

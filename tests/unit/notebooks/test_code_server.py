@@ -17,6 +17,9 @@ def test_its_words() -> None:
     assert settings["auth"] == "password"
     assert settings["idle-timeout-seconds"] == "900"
     assert settings["config"].startswith("/tree/")
+    # In no folder that is opened, whichever that is, and yet those of the tree
+    assert settings["builtin-extensions-dir"] == "/proc/self/root/tree/lib/vscode/extensions"
+    assert "--ignore-last-opened" in words
     assert not any("secret" in word for word in words)
     short = code_server.argv("/tree", "/work", "/s", 1.0, "other")
     assert "--idle-timeout-seconds=61" in short
@@ -24,7 +27,7 @@ def test_its_words() -> None:
 
 
 def test_the_token_is_no_word_and_no_part_of_a_request() -> None:
-    assert code_server.variables("secret") == {"PASSWORD": "secret"}
+    assert code_server.variables("secret")["PASSWORD"] == "secret"
     assert code_server.address(4000, "secret") == "http://127.0.0.1:4000/login#secret"
 
 

@@ -73,6 +73,7 @@ def made(registry: Registry, into: Path, **changed: str) -> Path:
         "lib/vscode/extensions/npm-shrinkwrap.json": lock(),
         "lib/vscode/extensions/copilot/main.js": "asks a service",
         "lib/vscode/bin/remote-cli/code-linux.sh": "opens a file",
+        "lib/vscode/node_modules/@vscode/spdlog/index.js": "needs a compiled module",
         "src/browser/pages/login.html": PAGE,
     }
     ours = [
@@ -81,7 +82,8 @@ def made(registry: Registry, into: Path, **changed: str) -> Path:
     ]
     machine = FakeMachine(env={"XDG_CACHE_HOME": str(registry.cache.parent.parent)})
     into.mkdir()
-    declared = Declared("code", "npm", (("npm.json", json.dumps(ours).encode()),))
+    texts = {"npm.json": json.dumps(ours).encode(), "spdlog.js": b"writes a log"}
+    declared = Declared("code", "npm", tuple(texts.items()))
     code_tree.make(machine, declared, into, "", lambda _: None)
     return into / "tree"
 
@@ -91,6 +93,9 @@ def test_each_package_lies_where_its_lock_says(registry: Registry, tmp_path: Pat
     assert (tree / "lib/vscode/node_modules/node-pty/pty.js").read_text() == "pty"
     assert (tree / "lib/node").read_text() == (tree / "lib/bin/node").read_text() == "node"
     assert (tree / "lib/vscode/bin/remote-cli/code").read_text() == "opens a file"
+    log = tree / "lib/vscode/node_modules/@vscode/spdlog/index.js"
+    assert log.read_text() == "writes a log"
+    assert (tree / ".ignore").read_text() == "*\n"
     assert not (tree / "lib/include").exists()
     assert not (tree / "lib/vscode/extensions/copilot").exists()
     assert "form.submit()" in (tree / "src/browser/pages/login.html").read_text()
@@ -125,6 +130,29 @@ def test_an_archive_that_is_not_whole_is_fetched_again(
         made(registry, tmp_path / "new")
     assert len(registry.asked) == 2
     assert "another content" in caught.value.details
+
+
+def test_a_package_of_two_folders_is_fetched_once(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = registry.package("node_modules/a", **{"a.js": "a"})
+    folders = ("node_modules/a", "node_modules/b/node_modules/a")
+    wanted = [npm.Archive(folder, one["url"], one["integrity"]) for folder in folders]
+    kept = {path: path.read_bytes() for path in registry.cache.iterdir()}
+
+    def fetches(_machine: object, files: list[web.File], *_: object) -> int:
+        registry.asked += [each.url for each in files]
+        for path, data in kept.items():
+            path.write_bytes(data)
+        return 0
+
+    for path in kept:
+        path.unlink()
+    monkeypatch.setattr(sources, "fetched", fetches)
+    machine = FakeMachine(env={"XDG_CACHE_HOME": str(registry.cache.parent.parent)})
+    code_tree._lay_out(machine, wanted, registry.cache, tmp_path, "x64")
+    assert registry.asked == [one["url"]]
+    assert [(tmp_path / folder / "a.js").read_text() for folder in folders] == ["a", "a"]
 
 
 def test_a_registry_that_is_out_of_reach(
