@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.notebooks import jupyter
 from tests.integration.cluster import ROOT, Cluster, as_user, run, wait_until
 from tests.integration.test_dashboard_browser import python
 
@@ -133,8 +134,9 @@ def test_nobody_else_is_led_to_it(lab: Lab) -> None:
     kernel = json.loads(text)["id"]
 
     # Neither its socket, token, home, packages, kernels nor processes are for another user
-    tells = f"ls -d /tmp/dshpc-lab-*; pgrep -f '[i]pykernel.*kernel-{kernel}'"
-    runtime, process = lab.cluster.said("sh", "-c", tells).split()
+    runtime = jupyter.variables(token, None)["JUPYTER_RUNTIME_DIR"]
+    process = lab.cluster.said("pgrep", "-f", f"[i]pykernel.*kernel-{kernel}").strip()
+    assert process.isdecimal()
     state = "/var/lib/dshpc/home/root/.local/state/dshpc-ssh"
     for look in (
         f"cat {state}/lab.sock",

@@ -155,7 +155,7 @@ def test_it_becomes_a_node_and_runs_a_job(two: Two) -> None:
     assert f"--exclude={NODE}" in shown["sbatch"]
     waits = ("sbatch", "--hold", "--wrap", "true")
     assert f"node {NODE} has not this work folder" in two.first.dshpc(*waits).good().stderr
-    assert "work folder" not in two.first.dshpc(*waits, f"--exclude={NODE}").good().stderr
+    assert f"node {NODE}" not in two.first.dshpc(*waits, f"--exclude={NODE}").good().stderr
     # Once more: the image is there, and is not carried again
     again = two.add("--", "--simulate", "t4:2").good()
     assert "the image is there already" in again.stderr
