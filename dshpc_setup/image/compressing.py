@@ -23,12 +23,12 @@ def suffix_of(name: str) -> Suffix | None:
     return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
 
 
-def compress(plain: Path, packed: Path, suffix: Suffix, arch: str) -> None:
-    """`arch`: whose programs are in it, as `uname -m` has it."""
+def compress(plain: Path, packed: Path, suffix: Suffix, arch: str, preset: int = _PRESET) -> None:
+    """`arch`: whose programs are in it, as `uname -m` has it. `preset`: xz's."""
     with open(plain, "rb") as source, open(packed, "wb") as to:
         match suffix:
             case ".tar.xz":
-                _xz(source, to, _filters(arch))
+                _xz(source, to, _filters(arch, preset))
             case ".tar.gz":
                 with gzip.GzipFile(fileobj=to, mode="wb", compresslevel=6, mtime=0) as zipped:
                     shutil.copyfileobj(source, zipped, _BLOCK)
@@ -36,8 +36,8 @@ def compress(plain: Path, packed: Path, suffix: Suffix, arch: str) -> None:
                 shutil.copyfileobj(source, to, _BLOCK)
 
 
-def _filters(arch: str) -> list[dict[str, Any]]:
-    last = {"id": lzma.FILTER_LZMA2, "preset": _PRESET}
+def _filters(arch: str, preset: int) -> list[dict[str, Any]]:
+    last = {"id": lzma.FILTER_LZMA2, "preset": preset}
     return [{"id": lzma.FILTER_X86}, last] if arch == "x86_64" else [last]
 
 
