@@ -89,11 +89,21 @@ def _take(jobs: int, owner: int) -> None:
             os.fchmod(jobs, stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)
 
 
+def _is_one_id() -> bool:
+    """Whether all users are one here, who made the folder on the host under his own number."""
+    try:
+        with open("/proc/self/setgroups", encoding="ascii") as file:
+            return file.read() == "deny\n"
+    except OSError:
+        return False
+
+
 def _users(jobs: int, uid: int, gid: int) -> None:
     name = str(uid)
     try:
         with safe_open.opened(name, jobs) as there:
-            if safe_open.is_of(os.fstat(there), uid, jobs):
+            found = os.fstat(there)
+            if safe_open.is_of(found, uid, jobs) or (_is_one_id() and found.st_uid == os.getuid()):
                 return
     except FileNotFoundError:
         pass

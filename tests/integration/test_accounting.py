@@ -231,11 +231,12 @@ def test_fair_share_by_one_command(cluster: Cluster) -> None:
     cluster.configure(*SIMULATED, "--accounting", "on", "--slurm-conf-extra", words[3]).good()
     said = cluster.said("sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage")
     assert int(re.search(rf"(?m)^ *much\|{user}\|(\d+)$", said)[1]) > 0, said  # type: ignore[index]
-    first = cluster.submit("--gres=gpu:2", script="sleep 4")
+    first = cluster.submit("--gres=gpu:2", script="until [ -e both ]; do sleep 0.2; done")
     rich, poor = (
         cluster.submit(f"--account={each}", "--gres=gpu:2", script="true")
         for each in ("much", "little")
     )
+    (cluster.work / "both").touch()
     wait_until(lambda: {first, rich, poor} <= ended(cluster).keys(), "all have ended")
     rows = {row[0]: row[1] for row in sacct(cluster, "--format=JobID,Start")}
     assert rows[poor] <= rows[rich]

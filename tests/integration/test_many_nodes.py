@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 
@@ -49,7 +50,7 @@ def test_jobs_on_all_of_them_and_from_one_to_others(cluster: Cluster) -> None:
     job = cluster.submit("--wait", "-N2", "-n2", "-w", nodes, script=script)
     lines = cluster.output(job.split()[0]).split("\n")
     assert {line for line in lines if line and " " not in line} == set(own(cluster)[1:])
-    ranks = [line.split() for line in lines if " " in line]
+    ranks = [line.split() for line in lines if re.fullmatch(r"\d+ \S+", line)]
     assert sorted(rank for rank, _ in ranks) == ["0", "1", "2", "3"]
 
 

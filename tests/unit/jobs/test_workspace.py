@@ -288,3 +288,18 @@ def test_a_link_at_a_workspaces_name_is_not_looked_through(tmp_path: Path) -> No
     (user / "link").symlink_to(tmp_path / "elsewhere")
     found = records._of_user(str(tmp_path), UID, Limits())
     assert [name for _, name, _ in found] == ["real"]
+
+
+@ROOT
+def test_where_all_users_are_one_what_he_made_outside_is_his(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it has his number as its name, and ours as its owner."""
+    kept = tmp_path / "jobs/4711/.images"
+    kept.mkdir(parents=True)
+    monkeypatch.setattr(workspace_folders, "_is_one_id", lambda: True)
+    workspace_folders.prepare(str(tmp_path), 4711, 4711)
+    assert kept.is_dir()
+    monkeypatch.setattr(workspace_folders, "_is_one_id", lambda: False)
+    workspace_folders.prepare(str(tmp_path), 4711, 4711)
+    assert not kept.exists()
