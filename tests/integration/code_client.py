@@ -31,7 +31,9 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.set_default_timeout(_LONGEST_S * 1000)
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
         # Its workers ask for files, too
-        page.context.on("response", lambda answer: answer.status == 404 and missing.add(answer.url))
+        page.context.on(
+            "response", lambda answer: missing.update({answer.url} if answer.status == 404 else ())
+        )
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
