@@ -236,7 +236,7 @@ def test_the_variables_of_a_sif_are_read_and_not_run() -> None:
 MOUNTS = "\n".join(
     f"1 1 0:1 / {at} rw - ext4 x rw"
     for at in (
-        "/", "/proc", "/proc/sys", "/dev", "/tmp", "/work", "/work/.dshpc", "/home", "/data\\040sets",
+        "/", "/proc", "/proc/sys", "/dev", "/tmp", "/lab", "/lab/.dshpc", "/home", "/data\\040sets",
         "/opt/mine", "/var/lib/dshpc/key", "/var/lib/dshpc/home", "/etc/hosts", "/usr/lib/libcuda.so.1",
         "/config",
     )
@@ -244,7 +244,7 @@ MOUNTS = "\n".join(
 
 
 def test_which_folders_of_the_node_are_data() -> None:
-    wanted = ["/data sets", "/home", "/work", "/opt/mine", "/var/lib/dshpc/home"]
+    wanted = ["/data sets", "/home", "/lab", "/opt/mine", "/var/lib/dshpc/home"]
     assert runtime.folders_of_data(MOUNTS, "/home/ada") == wanted
     assert runtime.folders_of_data("", "/home/ada") == ["/home/ada"]
     line = "1 1 0:1 / /opt/driver/libcuda.so.1 rw - ext4 x rw"
