@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import safe_open, workspace
+from dshpc_setup.jobs import rights, safe_open, workspace
 from dshpc_setup.jobs.safe_open import OTHERS_WRITE
 from dshpc_setup.jobs.workspace import JOBS
 
@@ -89,21 +89,14 @@ def _take(jobs: int, owner: int) -> None:
             os.fchmod(jobs, stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)
 
 
-def _is_one_id() -> bool:
-    """Whether all users are one here, who made the folder on the host under his own number."""
-    try:
-        with open("/proc/self/setgroups", encoding="ascii") as file:
-            return file.read() == "deny\n"
-    except OSError:
-        return False
-
-
 def _users(jobs: int, uid: int, gid: int) -> None:
     name = str(uid)
     try:
         with safe_open.opened(name, jobs) as there:
             found = os.fstat(there)
-            if safe_open.is_of(found, uid, jobs) or (_is_one_id() and found.st_uid == os.getuid()):
+            # Where all users are one, he has made it on the host under his own number
+            is_ours = found.st_uid == os.getuid() and rights.is_one_id()
+            if is_ours or safe_open.is_of(found, uid, jobs):
                 return
     except FileNotFoundError:
         pass

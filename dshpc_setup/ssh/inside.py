@@ -18,7 +18,7 @@ from typing import Any
 from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
-from dshpc_setup.jobs import answer, offer, sbatch, submit
+from dshpc_setup.jobs import answer, offer, rights, sbatch, submit
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.stopping import interruptible
 from dshpc_setup.jobs.workspace import Workspace
@@ -36,7 +36,6 @@ _SERVES_S = 180  # the same of a server, which may have to read thousands of fil
 _LISTENS_S = 20  # how long a job that runs may take until its listener is there
 _RUNNING = ("RUNNING", "COMPLETING")
 _KEYGEN_S = 20.0
-_GROUPS = "/proc/self/setgroups"  # "deny" where a user namespace has one id: user_namespaces(7)
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class _Search:
 
     def answer(self) -> dict[str, Any]:
         is_ssh = self.asked.token is None
-        if is_ssh and place.read(_GROUPS) == "deny\n":
+        if is_ssh and rights.is_one_id():
             raise _one_id()
         place.enter()
         if is_ssh:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import records, removal, safe_open, workspace, workspace_folders
+from dshpc_setup.jobs import records, removal, rights, safe_open, workspace, workspace_folders
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.workspace import Workspace
 
@@ -297,9 +297,9 @@ def test_where_all_users_are_one_what_he_made_outside_is_his(
     """There it has his number as its name, and ours as its owner."""
     kept = tmp_path / "jobs/4711/.images"
     kept.mkdir(parents=True)
-    monkeypatch.setattr(workspace_folders, "_is_one_id", lambda: True)
+    monkeypatch.setattr(rights, "is_one_id", lambda: True)
     workspace_folders.prepare(str(tmp_path), 4711, 4711)
     assert kept.is_dir()
-    monkeypatch.setattr(workspace_folders, "_is_one_id", lambda: False)
+    monkeypatch.setattr(rights, "is_one_id", lambda: False)
     workspace_folders.prepare(str(tmp_path), 4711, 4711)
     assert not kept.exists()

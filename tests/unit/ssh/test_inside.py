@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import rights
 from dshpc_setup.machine import Machine
 from dshpc_setup.ssh import inside, place
 from dshpc_setup.ssh.inside import Asked
@@ -17,7 +18,7 @@ def test_a_container_with_one_id_is_refused_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tmp_path / "setgroups"
-    monkeypatch.setattr(inside, "_GROUPS", str(said))
+    monkeypatch.setattr(rights, "_GROUPS", str(said))
     entered: list[bool] = []
 
     def enter() -> None:
