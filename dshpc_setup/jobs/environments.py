@@ -56,7 +56,7 @@ def made(declared: Declared, incoming: Incoming, make: Maker | None = None) -> s
                 os.mkdir(FOLDER, 0o700, dir_fd=user)
             with safe_open.opened(FOLDER, user) as at:
                 safe_open.check_owner(os.fstat(at), incoming.uid, user, FOLDER)
-                if not _used(name, at):
+                if not used(name, at):
                     clean(at, time.time() - UNUSED_S)
                     _make(declared, final, at, incoming, make)
     except OSError as error:
@@ -64,7 +64,7 @@ def made(declared: Declared, incoming: Incoming, make: Maker | None = None) -> s
     return final
 
 
-def _used(name: str, at: int) -> bool:
+def used(name: str, at: int) -> bool:
     """Whether it is there; its time is that of its last use."""
     try:
         os.utime(name, dir_fd=at, follow_symlinks=False)
@@ -86,13 +86,13 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Mak
     from dshpc_setup.machine.local import LocalMachine
 
     name = os.path.basename(final)
-    new, handle = _new_and_held(at)
+    new, handle = new_and_held(at)
     try:
         into = Path(os.path.dirname(final)) / new
-        (make or prefix.make)(LocalMachine(), declared, into, final, _say)
+        (make or prefix.make)(LocalMachine(), declared, into, final, say)
         with contextlib.suppress(OSError):
             # Somebody else of ours may have made the same meanwhile
-            if not _used(name, at):
+            if not used(name, at):
                 os.rename(f"{new}/tree", name, src_dir_fd=at, dst_dir_fd=at)
         os.stat(name, dir_fd=at, follow_symlinks=False)
     finally:
@@ -100,7 +100,7 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Mak
         removal.discard(new, at)
 
 
-def _new_and_held(at: int) -> tuple[str, int]:
+def new_and_held(at: int) -> tuple[str, int]:
     """A folder for what is being made, and its lock. Who cleans meanwhile may take one that is not held yet
     for what a killed run has left: then it is another one."""
     for _ in range(_TRIES):
@@ -158,6 +158,6 @@ def _not_made(final: str, work: str, error: OSError) -> DshpcError:
     )
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     sys.stderr.write(f"dshpc: {text}\n")
     sys.stderr.flush()

@@ -14,12 +14,11 @@ import contextlib
 import hashlib
 import os
 import re
-import sys
 import time
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
-from dshpc_setup.jobs import environments, folder_lock, removal, safe_open, workspace
+from dshpc_setup.jobs import environments, removal, safe_open, workspace
 
 TYPE_CHECKING = False  # imports are counted where a job is submitted
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".images"
 RUN = "/usr/local/lib/dshpc/image-run"
-_NEW, _KNOWN = ".new-", ".known-"
+_KNOWN = ".known-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ASK_S, _SAVE_S = 30.0, 1800.0
@@ -129,7 +128,7 @@ class _Cache:
         """Of the image, which is unpacked then."""
         place, key = _sought(named, path, self._incoming)
         known = self._known(key)
-        if known is not None and self._used(known):
+        if known is not None and environments.used(known, self._at):
             return known
         before = time.time() - environments.UNUSED_S
         if not self._incoming.dry:
@@ -150,14 +149,6 @@ class _Cache:
             return None
         return text if _DIGEST.fullmatch(text) else None
 
-    def _used(self, digest: str) -> bool:
-        """Whether it is there; its time is that of its last use."""
-        try:
-            os.utime(digest, dir_fd=self._at, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
-
     def _forget(self, before: float) -> None:
         for name in os.listdir(self._at):
             with contextlib.suppress(OSError):
@@ -173,13 +164,13 @@ class _Cache:
             try:
                 archive = self._saved(named, new) if place is None else place
                 with bundle.found(archive, new, processor) as image:
-                    if not self._used(image.digest) and not self._incoming.dry:
-                        _say(f"image {named}: unpacking it, once")
+                    if not environments.used(image.digest, self._at) and not self._incoming.dry:
+                        environments.say(f"image {named}: unpacking it, once")
                         (new / "tree").mkdir(0o700)
                         bundle.make(self._machine, image, new / "tree")
                         with contextlib.suppress(OSError):
                             # Somebody else of ours may have unpacked the same meanwhile
-                            if not self._used(image.digest):
+                            if not environments.used(image.digest, self._at):
                                 self._keep(new, image.digest)
                         os.stat(image.digest, dir_fd=self._at, follow_symlinks=False)
                     return image.digest
@@ -191,10 +182,8 @@ class _Cache:
 
     @contextlib.contextmanager
     def _new(self) -> Iterator[Path]:
-        name = f"{_NEW}{os.urandom(6).hex()}"
-        handle = safe_open.new_folder(name, self._at, 0o700)
+        name, handle = environments.new_and_held(self._at)
         try:
-            folder_lock.hold(handle)
             yield Path(self._top) / name
         finally:
             os.close(handle)
@@ -204,7 +193,7 @@ class _Cache:
         from dshpc_setup import engine_client
 
         file = new / "saved.tar"
-        _say(f"image {named}: the engine saves it, once")
+        environments.say(f"image {named}: the engine saves it, once")
         client = engine_client.of(self._incoming.runtime)
         done = self._machine.run(client.save(named, str(file)), deadline_s=_SAVE_S)
         if not done.ok:
@@ -269,8 +258,3 @@ def _not_made(top: str, work: str, error: OSError) -> DshpcError:
         "The images of your jobs lie in the work folder, where they see them.",
         (room_for_writing(error, work),),
     )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"dshpc: {text}\n")
-    sys.stderr.flush()
