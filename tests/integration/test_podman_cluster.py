@@ -259,7 +259,8 @@ def test_several_nodes_share_the_machines_network(user: PodmanUser) -> None:
     user.configure("--nodes", "h100:1,t4:1", "--stop-jobs")
     script = "sbatch --parsable -o /dev/null -w"
     job = user.dshpc(*script.split(), f"{user.prefix}-2", "--wrap", "sleep 600").strip()
-    wait_until(lambda: user.dshpc("squeue", "-h", "-o", "%T") == "RUNNING\n", "it runs", 60)
+    state = ("squeue", "-h", "-j", job, "-o", "%T")
+    wait_until(lambda: user.dshpc(*state) == "RUNNING\n", "it runs", 60)
     before = user.podman("inspect", "-f", "{{.Id}}", f"{user.prefix}-slurm")
     user.configure("--nodes", "h100:1,t4:1,none")
     assert user.dshpc("srun", "-w", third, "hostname") == f"{third}\n"
