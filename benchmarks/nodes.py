@@ -286,6 +286,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 GresTypes=gpu
 MaxNodeCount=1024
+MaxArraySize=10001
 TreeWidth=65533
 Epilog=/usr/bin/true
 SchedulerParameters=batch_sched_delay=0
