@@ -64,7 +64,7 @@ mount -t nfs4 "$SERVER:/srv/homes/$NAME" "/home/$NAME" || exit 1
 stat -fc %T "/home/$NAME"
 sed -i "/^$NAME:/d" /etc/subuid /etc/subgid
 git clone -q "$IN/checkout.bundle" /tmp/dshpc-source && chmod -R a+rX /tmp/dshpc-source
-runuser --login "$NAME" --command "git -c safe.directory='*' clone -q /tmp/dshpc-source dshpc" || exit 1
+runuser --login "$NAME" --command "git config --global --add safe.directory '*' && git clone -q /tmp/dshpc-source dshpc" || exit 1
 
 home single
 apt-get -q -y --no-install-recommends install uidmap >/dev/null || exit 1
