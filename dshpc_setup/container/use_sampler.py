@@ -272,13 +272,30 @@ class Sampler:
         for job in ended:
             mine = [run for run in runs.of_job(job.own, known, self.folder)
                     if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
+            gone = () if mine else self._held_there(job)
             for at, run in enumerate(mine or [Run(job.own, 0)]):
-                found.append(self._use(job, run, logs.get(job.own), is_last=at >= len(mine) - 1))
+                found.append(self._use(job, run, logs.get(job.own), gone, is_last=at >= len(mine) - 1))
         return found
 
-    def _use(self, job: Ended, run: Run, log: str | None, *, is_last: bool) -> JobUse:
+    def _held_there(self, job: Ended) -> tuple[HeldGpu, ...]:
+        """Of a run on another machine that was shorter than the time between two samples: how many of which
+        kind. Its notes of steps are there, and Slurm forgets at the end which GPUs they were."""
+        if not self.settings.listens or job.node in (None, self.node):
+            return ()
+        told = Slurm(self.machine).gpus_by_kind(job.own, deadline_s=_ASK_S).value or {}
+        node = job.node if parse_tres(job.tres).get("node") == 1 else None
+        return tuple(
+            HeldGpu(type=kind.partition(":")[2] or None, node=node)
+            for kind, count in told.items()
+            for _ in range(count)
+        )
+
+    def _use(
+        self, job: Ended, run: Run, log: str | None, gone: tuple[HeldGpu, ...] = (), *, is_last: bool
+    ) -> JobUse:
         watched = self.jobs.get((run.own, run.run))
         gpus = watched.gpus if watched is not None and watched.gpus else self._held(run, job.node)
+        gpus = gpus or gone
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)

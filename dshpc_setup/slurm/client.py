@@ -91,6 +91,14 @@ class Slurm:
             return Answer(asked, () if none else None)
         return Answer(asked, _read(job_states.parse, asked))
 
+    def gpus_by_kind(self, number: int, *, deadline_s: float) -> Answer[Mapping[str, int]]:
+        """ "gpu:h100" -> how many a job has, or had: of one that has ended no more is known.
+
+        None of a job that slurmctld knows no longer.
+        """
+        asked = self.run("scontrol", "-d", "show", "job", str(number), deadline_s=deadline_s)
+        return Answer(asked, _held_by_kind(asked.stdout) if asked.ok else None)
+
     def index(self, *, deadline_s: float) -> Answer[tuple[Entry, ...]]:
         """Which jobs there are, in some bytes each, in the order of squeue."""
         from dshpc_setup.slurm import queue_index
@@ -362,6 +370,15 @@ def _read(parse: Callable[[str], T], asked: CommandResult) -> T | None:
         return parse(asked.stdout) if asked.ok else None
     except ValueError:
         return None
+
+
+def _held_by_kind(text: str) -> dict[str, int]:
+    """Of a name that looks like such a line the largest count stands: nobody can make his own smaller."""
+    from dshpc_setup.slurm.nodes import parse_gres
+
+    told = [parse_gres(each) for each in re.findall(r"(?m)^\s*JOB_GRES=(\S+)", text)]
+    kinds = {kind for each in told for kind in each if kind.split(":")[0] == "gpu"}
+    return {kind: max(each.get(kind, 0) for each in told) for kind in sorted(kinds)}
 
 
 def resume_argv(node: str) -> tuple[str, ...]:

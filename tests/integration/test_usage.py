@@ -8,6 +8,7 @@ import random
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,29 @@ def test_readings_that_move_become_means_and_peaks(sampler: Sampler, tmp_path: P
     assert (second["peak_percent"], second["last_used"]) == (0, None)
     assert list(Path(sampler.folder, "run").iterdir()) == []
     assert live.load(sampler.folder) == ()
+
+
+def test_a_short_job_of_another_machine_has_the_kinds_of_its_gpus(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its notes are there, no sample saw it, and of one that has ended Slurm says no more."""
+    asked: list[Sequence[str]] = []
+
+    def run(_: object, *argv: str, **__: object) -> CommandResult:
+        asked.append(argv)
+        text = "JobId=7 JobName=a\n   JOB_GRES=gpu:t4:1\n   JOB_GRES=gpu:t4:2,shard:4\n     Nodes=there\n"
+        return CommandResult(argv, "present", 0, text if argv[0] == "scontrol" else "", "", 1.0)
+
+    monkeypatch.setattr(Slurm, "run", run)
+    Path(sampler.folder, "run", "7.0").unlink()
+    sampler.settings = replace(sampler.settings, listen="10.0.0.1")
+    ended = ENDED.replace("NodeList=node", "NodeList=there")
+    Path(sampler.log or "").write_text(ended.format(*["2026-11-18T12:00:00"] * 4))
+    sampler.pass_once(1e6, BEGAN + 60)
+    (job,) = ledger.newest_first(None, sampler.folder)
+    held = [(gpu.index, gpu.uuid, gpu.type, gpu.node) for gpu in job.gpus]
+    assert held == [(None, None, "t4", "there")] * 2
+    assert ("scontrol", "-d", "show", "job", "7") in asked
 
 
 @pytest.mark.usefixtures("no_crash_dump")
