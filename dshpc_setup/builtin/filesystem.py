@@ -110,23 +110,37 @@ def _storage(wanted: Wanted, run: Path) -> Storage:
     os.chdir(run)
     for name in ("upper", "work", "copy"):
         trees.remove_here(Path(name))
-    for name in ("root", "lower", "upper", "work"):
+    for name in ("root", "lower", "upper", "work", "memory"):
         os.makedirs(name, 0o755, exist_ok=True)
     # By short names: a ":" or a "," in a path has a meaning for overlayfs
     kernel.mount(wanted.rootfs.folder, "lower", flags=kernel.BIND)
-    options = "lowerdir=lower,upperdir=upper,workdir=work"
+    # What is mounted here and unmounted again, the overlay holds by itself. Left, it would come along with a
+    # home that the project lies in, below the cover of what the cluster keeps for itself, where no path leads
+    if _layered(wanted, "."):
+        kernel.unmount("lower")
+        return "overlay"
+    # overlayfs does not write on NFS, and each start would copy the whole to a server
+    kernel.mount("tmpfs", "memory", "tmpfs", kernel.NOSUID | kernel.NODEV, "mode=0755")
+    for name in ("upper", "work"):
+        os.mkdir(f"memory/{name}", 0o755)
+    in_memory = _layered(wanted, "memory")
+    kernel.unmount("memory")
+    if not in_memory:
+        trees.copy_here(Path("lower"), Path("copy"))
+        kernel.mount("copy", "root", flags=kernel.BIND)
+    kernel.unmount("lower")
+    return "memory" if in_memory else "copy"
+
+
+def _layered(wanted: Wanted, above: str) -> bool:
+    """Whether the kernel takes a layer in that folder over the root filesystem."""
+    options = f"lowerdir=lower,upperdir={above}/upper,workdir={above}/work"
     # userxattr: marks that root of a namespace may write (Linux 5.11)
     for marks in ("", ",userxattr")[wanted.rootfs.ids.way != "root" :]:
         with contextlib.suppress(OSError):
             kernel.mount("overlay", "root", "overlay", 0, options + marks)
-            # The overlay has its own hold on it. Left, it would come along with a home that the project
-            # lies in, below the cover of what the cluster keeps for itself, where no path leads
-            kernel.unmount("lower")
-            return "overlay"
-    trees.copy_here(Path("lower"), Path("copy"))
-    kernel.unmount("lower")
-    kernel.mount("copy", "root", flags=kernel.BIND)
-    return "copy"
+            return True
+    return False
 
 
 def _real(path: str) -> str:

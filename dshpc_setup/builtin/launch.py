@@ -134,10 +134,10 @@ def _did_not_start(record: Record) -> DshpcError:
         "files": "Its host name could not be written.",
         "program": "Its first program could not be started.",
     }[failure.step]
-    number = os.strerror(failure.number) if failure.number else "no answer"
+    said = (failure.place, os.strerror(failure.number) if failure.number else "")
     return DshpcError(
         f"The container {record.name} was not started. {why}",
-        f"{failure.place}: {number}",
+        ": ".join(filter(None, said)) or "no answer",
         (Fix("See what this user may do", "dshpc doctor", step="look"),),
     )
 

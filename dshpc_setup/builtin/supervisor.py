@@ -8,7 +8,6 @@ all that runs in it, and the mounts with that.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -141,7 +140,8 @@ class _Supervisor:
         state = self._record.state
         final = replace(self._record, state="exited", code=code)
         if state != "running":
-            failure = self._record.failure or Failure("namespaces", errno.ETIMEDOUT, "")
+            late: Step = "namespaces" if self._record.init is None else "storage"
+            failure = self._record.failure or Failure(late, 0, f"not done within {_BUILD_S:.0f} s")
             final = replace(self._record, state="failed", failure=failure)
         elif self._wanted.restart and not self._ordered:
             soon = 0 if time.monotonic() - began >= _LASTS_S else soon

@@ -59,8 +59,8 @@ class Wanted:
     restart: bool = False  # whether it is started again where it ends by itself
 
 
-Storage = Literal["overlay", "copy"]
-"""What the container writes on: a layer over the root filesystem, or a copy of it."""
+Storage = Literal["overlay", "memory", "copy"]
+"""What the container writes on: a layer over the root filesystem, on disk or in memory; or a copy of it."""
 Step = Literal[
     "ids", "namespaces", "storage", "root", "proc", "sys", "dev", "mount", "files", "program"
 ]

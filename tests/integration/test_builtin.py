@@ -534,21 +534,43 @@ def test_a_port_that_somebody_has_is_told(own: Own) -> None:
         assert own.do("taken", "ports") == [[port], [[port, os.geteuid()]]]
 
 
+@contextlib.contextmanager
+def layered(folder: Path, place: Path) -> Iterator[None]:
+    """A layer over the folder, at its place; only root can make one."""
+    for name in ("up", "work"):
+        (place / name).mkdir(parents=True)
+    layers = f"lowerdir={folder},upperdir={place}/up,workdir={place}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def starts_on(own: Own, name: str, storage: str) -> None:
+    assert own.do("start", name, *FOREVER)[2] == storage
+    assert own.inside(name, "stat", "-c", "%U %a", "/etc/shadow")[1] == "root 640\n"
+    assert own.inside(name, "sh", "-c", "echo x >/etc/made && rm /etc/made")[0] == 0
+    held = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    assert [at for at in held if at.startswith(f"{own.home}/{name}/run/")] == []
+    own.do("stop", name)
+
+
+@pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_where_the_folder_takes_no_layer_it_lies_in_memory(own: Own) -> None:
+    """overlayfs takes no overlayfs to write on, as it takes no NFS."""
+    place = own.home / "memory"
+    (place / "run").mkdir(parents=True)
+    with layered(place / "run", place):
+        starts_on(own, "memory", "memory")
+
+
 @pytest.mark.parametrize("own", ["root"], indirect=True)
 def test_where_layers_are_refused_the_root_is_copied(own: Own) -> None:
-    """overlayfs takes no overlayfs to write on; only root can make a folder of that kind."""
-    place = own.home / "copied"
-    for name in ("low", "up", "work"):
-        (place / name).mkdir(parents=True)
-    (place / "run").mkdir()
-    layers = f"lowerdir={place}/low,upperdir={place}/up,workdir={place}/work"
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, place / "run"], check=True)
-    try:
-        assert own.do("start", "copied", *FOREVER)[2] == "copy"
-        assert own.inside("copied", "stat", "-c", "%U %a", "/etc/shadow")[1] == "root 640\n"
-        own.do("stop", "copied")
-    finally:
-        subprocess.run(["umount", "-l", place / "run"], check=True)
+    """overlayfs takes two others below it, and no third one."""
+    root = Path(own.do("unpack", "copied"))
+    with layered(root, own.home / "first"), layered(root, own.home / "second"):
+        starts_on(own, "copied", "copy")
 
 
 @pytest.mark.parametrize(("options", "said"), [("size=40m", "no room"), ("noexec", "noexec")])
