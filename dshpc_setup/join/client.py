@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -255,10 +256,17 @@ def _listening(address: str, facts: Facts, *, has_joined: bool) -> Iterator[Reac
                     continue  # slurmd of the join before answers there
                 raise _port_taken(address, port, error) from None
             Thread(target=accept_for, args=(there, _LISTEN_S), daemon=True).start()
+            open_.callback(_end_listening, there)
             if port != slurmd:
                 srun = port
                 break
         yield Reach(address, slurmd, srun)
+
+
+def _end_listening(there: socket.socket) -> None:
+    """Closed alone, it listens on as long as a thread waits at it, and slurmd cannot have the port."""
+    with contextlib.suppress(OSError):
+        there.shutdown(socket.SHUT_RDWR)
 
 
 def _port_taken(address: str, port: int, error: OSError) -> DshpcError:
