@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from dshpc_setup.join import client
+from dshpc_setup.join.messages import Facts
+from dshpc_setup.machine import addresses
+from dshpc_setup.machine.listeners import listen
 from tests.integration.cluster import PREFIX, Cluster, Outcome, wait_until
 from tests.integration.engines import Engine
 from tests.integration.lan import Member, needs_namespaces, network
@@ -190,3 +195,17 @@ def test_it_starts_anew_with_other_gpus_and_the_controller_knows(lan: Lan) -> No
 def _state(lan: Lan, job: str) -> str:
     words = lan.first.said("scontrol", "show", "job", job).split()
     return next(word.split("=")[1] for word in words if word.startswith("JobState="))
+
+
+def test_slurmd_has_its_port_at_once_when_the_proof_is_over() -> None:
+    """A thread that still waited at the socket would keep it, though it is closed."""
+    with listen("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    ports = ((1, port), (61001, 61999))
+    facts = Facts("lab", "127.0.0.1", *ports, {}, {}, 0, "/lab", "24.11.5", 1, "0.1.0", "", 0.0)
+    with client._listening("127.0.0.1", facts, has_joined=False) as reach:
+        for each in (reach.slurmd_port, reach.srun_port):
+            assert addresses.why_not_reached("127.0.0.1", each, 5.0) is None
+        time.sleep(0.2)  # the threads wait for the next one
+    for each in (reach.slurmd_port, reach.srun_port):
+        listen("127.0.0.1", each).close()

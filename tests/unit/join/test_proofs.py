@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from dshpc_setup.join import client, cluster_facts, firewall, share
 from dshpc_setup.join.asking import Asking, refusal
 from dshpc_setup.join.messages import Code, Facts, Probe, Refused, Take
 from dshpc_setup.join.token import Token
-from dshpc_setup.machine import Read, addresses
-from dshpc_setup.machine.listeners import listen
+from dshpc_setup.machine import Read
 from dshpc_setup.project.folder import Project
 from tests.unit.join.test_answering import FACTS
 
@@ -223,16 +221,3 @@ def test_an_answer_without_the_key_is_told_in_words(
     nowhere: Any = object()
     with pytest.raises(DshpcError, match="no join service of this version"):
         client.Join(Project(tmp_path), asking, FACTS, "10.0.0.2", "").connect(nowhere, "lab-slurm")
-
-
-def test_slurmd_has_its_port_at_once_when_the_proof_is_over() -> None:
-    """A thread that still waited at the socket would keep it, though it is closed."""
-    with listen("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    facts = replace(FACTS, slurm_ports=(1, port))
-    with client._listening("127.0.0.1", facts, has_joined=False) as reach:
-        for each in (reach.slurmd_port, reach.srun_port):
-            assert addresses.why_not_reached("127.0.0.1", each, 5.0) is None
-        time.sleep(0.2)  # the threads wait for the next one
-    for each in (reach.slurmd_port, reach.srun_port):
-        listen("127.0.0.1", each).close()
