@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -223,7 +224,12 @@ def _removed(machine: Machine, place: Path, ids: Ids, deadline_s: float = 120.0)
 def _remove_empty(place: Path) -> None:
     """Under its lock, where locks are all that is left in it."""
     if all(left.name.endswith("lock") for left in place.iterdir()):
-        shutil.rmtree(place)
+        try:
+            shutil.rmtree(place)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            # NFS keeps a file that is open, as the lock is, by another name until it is closed
 
 
 def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:
@@ -317,14 +323,18 @@ def _error(place: Path, told: tuple[str, str], arch: str) -> DshpcError:
 
 @contextlib.contextmanager
 def _locked(path: Path, deadline_s: float) -> Iterator[None]:
-    with locks.held(path, deadline_s) as ours:
-        if not ours:
-            raise DshpcError(
-                "Another run is unpacking the same root filesystem.",
-                f"{path} was locked for {deadline_s:g} s.",
-                ("Wait for it, then run this again.",),
-            )
-        yield
+    try:
+        with locks.held(path, deadline_s) as ours:
+            if not ours:
+                raise DshpcError(
+                    "Another run is unpacking the same root filesystem.",
+                    f"{path} was locked for {deadline_s:g} s.",
+                    ("Wait for it, then run this again.",),
+                )
+            yield
+    finally:
+        with contextlib.suppress(OSError):  # what `_remove_empty` has left on NFS
+            path.parent.rmdir()
 
 
 def _refuse_noexec(place: Path) -> None:

@@ -83,7 +83,7 @@ check_here() { # check_here NAME COMMAND, as root
     echo "\$ $2"
     if timeout 1500 bash -c "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
 }
-check_here "the controller" "./configure-environment --yes --engine builtin --name lab --simulate h100:1 --listen $SERVER"
+check_here "the controller" "./configure-environment --yes --engine builtin --prefix lab --simulate h100:1 --listen $SERVER"
 token=$(./dshpc node token 2>/dev/null | grep -o 'dshpc1[^ ]*' | tail -n 1)
 [ -n "$token" ] || not_ok "a token"
 # The other machine: its own network and mounts; the first one's folders are not in it
@@ -102,7 +102,7 @@ on_other() {
 git clone -q "$IN/checkout.bundle" /srv/second
 check_here "the image as a file" "./dshpc image save /srv/image.tar"
 check_here "the other machine's packages of Python, for it has no way out" "/srv/second/dshpc --version"
-join="cd /srv/second && ./configure-environment --yes --join $token --engine builtin --image-file /srv/image.tar --simulate t4:1 --name second --node-name lab2"
+join="cd /srv/second && ./configure-environment --yes --join $token --engine builtin --image-file /srv/image.tar --simulate t4:1 --node-name lab2"
 echo "\$ $join"
 on_other "$join" >/tmp/joined 2>&1 || not_ok "it joins without a share"
 cat /tmp/joined
