@@ -274,7 +274,9 @@ class Sampler:
                     if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
             gone = () if mine else self._held_there(job)
             for at, run in enumerate(mine or [Run(job.own, 0)]):
-                found.append(self._use(job, run, logs.get(job.own), gone, is_last=at >= len(mine) - 1))
+                found.append(
+                    self._use(job, run, logs.get(job.own), gone, is_last=at >= len(mine) - 1)
+                )
         return found
 
     def _held_there(self, job: Ended) -> tuple[HeldGpu, ...]:
@@ -291,7 +293,13 @@ class Sampler:
         )
 
     def _use(
-        self, job: Ended, run: Run, log: str | None, gone: tuple[HeldGpu, ...] = (), *, is_last: bool
+        self,
+        job: Ended,
+        run: Run,
+        log: str | None,
+        gone: tuple[HeldGpu, ...] = (),
+        *,
+        is_last: bool,
     ) -> JobUse:
         watched = self.jobs.get((run.own, run.run))
         gpus = watched.gpus if watched is not None and watched.gpus else self._held(run, job.node)
