@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from dshpc_setup.engine.build_failures import redacted, tail
@@ -18,7 +19,7 @@ from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
-Origin = Literal["local", "pulled", "debootstrap"]
+Origin = Literal["local", "pulled", "made"]
 
 # A firewall that drops packets makes the engine wait for minutes; one that got an answer gets time.
 _FIRST_WORD_S = 25.0  # beside the time in which the engine itself answers here
@@ -149,33 +150,49 @@ def _make(
     *,
     interactive: bool,
 ) -> BaseImage:
+    # What follows takes the modules that make images, which is seldom
+    from dshpc_setup.image import builtin_layers, own_base
+
+    arch = _arch(facts)
+    if (ids := own_base.find_ids(machine, arch)) is not None:
+        try:
+            source = builtin_layers.archive(machine, facts, settings)
+            with own_base.archive(machine, ids, source, reporter) as made:
+                return _imported(machine, made, arch, reporter)
+        except DshpcError as error:
+            # An archive that a site signs itself, or that lacks a suite: debootstrap knows more of them
+            reporter.note(f"{error.brief} debootstrap is tried.")
     site = gather_site(machine)
     mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
     plan = debootstrap.recipe(machine, facts, mirror, site, reporter, interactive=interactive)
-    tag = local_tag(plan.arch)
-    with debootstrap.archive(machine, plan, reporter, interactive=interactive) as archive:
-        reporter.progress(f"base image: importing it as {tag}")
-        result = machine.run(
-            [
-                docker(machine),
-                "import",
-                "--platform",
-                f"linux/{plan.arch}",
-                "--change",
-                'CMD ["bash"]',
-                "--message",
-                f"Debian {RELEASE}, made with debootstrap",
-                str(archive),
-                tag,
-            ],
-            deadline_s=_IMPORT_S,
-        )
+    with debootstrap.archive(machine, plan, reporter, interactive=interactive) as made:
+        return _imported(machine, made, arch, reporter)
+
+
+def _imported(machine: Machine, archive: Path, arch: str, reporter: Reporter) -> BaseImage:
+    tag = local_tag(arch)
+    reporter.progress(f"base image: importing it as {tag}")
+    result = machine.run(
+        [
+            docker(machine),
+            "import",
+            "--platform",
+            f"linux/{arch}",
+            "--change",
+            'CMD ["bash"]',
+            "--message",
+            f"Debian {RELEASE}, made of its packages",
+            str(archive),
+            tag,
+        ],
+        deadline_s=_IMPORT_S,
+    )
     if not result.ok:
         raise engine_silent(result, f"Importing the base image as {tag}")
     image: Image | None = inspect(machine, tag)
     if image is None:
         raise engine_silent(result, f"Looking for the base image {tag} after its import")
-    return BaseImage(tag, image.id, "debootstrap", image.environment)
+    return BaseImage(tag, image.id, "made", image.environment)
 
 
 def _no_such_image(name: str, arch: str, pulled: CommandResult) -> DshpcError:

@@ -4,6 +4,33 @@ from __future__ import annotations
 
 from dshpc_setup.image.mirror import RELEASE
 
+# Run in the new root. As small as the image of the same name in the registries: no caches, documents,
+# translations. Without a single quote: it is a part of the script below.
+SLIM = r"""
+rm -f /etc/apt/sources.list /var/cache/apt/*.bin /var/cache/debconf/*-old
+rm -f /var/lib/dpkg/*-old /etc/*- /var/cache/ldconfig/aux-cache /etc/hostname /etc/resolv.conf
+rm -rf /debootstrap
+find /var/lib/apt/lists /var/cache/apt/archives /var/log -xdev -type f -delete
+find /usr/share/doc -xdev ! -type d ! -name copyright -delete
+find /usr/share/man /usr/share/info /usr/share/locale /usr/share/lintian \
+    -xdev -mindepth 1 -delete
+find /usr/share/doc -xdev -depth -type d -empty -delete
+find /run /tmp -xdev -mindepth 1 -delete
+: >/etc/machine-id
+{
+    echo "path-exclude /usr/share/doc/*"
+    echo "path-include /usr/share/doc/*/copyright"
+    for what in man info locale lintian; do echo "path-exclude /usr/share/$what/*"; done
+    echo force-unsafe-io
+} >/etc/dpkg/dpkg.cfg.d/slim
+{
+    echo "Acquire::Languages \"none\";"
+    echo "APT::Keep-Downloaded-Packages \"false\";"
+} >/etc/apt/apt.conf.d/slim
+printf "#!/bin/sh\nexit 101\n" >/usr/sbin/policy-rc.d
+chmod 0755 /usr/sbin/policy-rc.d
+"""
+
 # Arguments: work folder, main mirror ("" = debootstrap's own), security mirror, then debootstrap's.
 MAKE = r"""
 set -eu
@@ -27,31 +54,8 @@ security=${security:-${main%/debian}/debian-security}
 if ! answers "$security/dists/SUITE-security/InRelease"; then security=; fi
 stamp=$(cat "$root"/var/lib/apt/lists/*Release | sed -n 's/^Date: //p' | head -n 1)
 
-# As small as the image of the same name in the registries: no caches, documents, translations.
 chroot "$root" /bin/sh -eu -c '
-    rm -f /etc/apt/sources.list /var/cache/apt/*.bin /var/cache/debconf/*-old
-    rm -f /var/lib/dpkg/*-old /etc/*- /var/cache/ldconfig/aux-cache /etc/hostname /etc/resolv.conf
-    rm -rf /debootstrap
-    find /var/lib/apt/lists /var/cache/apt/archives /var/log -xdev -type f -delete
-    find /usr/share/doc -xdev ! -type d ! -name copyright -delete
-    find /usr/share/man /usr/share/info /usr/share/locale /usr/share/lintian \
-        -xdev -mindepth 1 -delete
-    find /usr/share/doc -xdev -depth -type d -empty -delete
-    find /run /tmp -xdev -mindepth 1 -delete
-    : >/etc/machine-id
-    {
-        echo "path-exclude /usr/share/doc/*"
-        echo "path-include /usr/share/doc/*/copyright"
-        for what in man info locale lintian; do echo "path-exclude /usr/share/$what/*"; done
-        echo force-unsafe-io
-    } >/etc/dpkg/dpkg.cfg.d/slim
-    {
-        echo "Acquire::Languages \"none\";"
-        echo "APT::Keep-Downloaded-Packages \"false\";"
-    } >/etc/apt/apt.conf.d/slim
-    printf "#!/bin/sh\nexit 101\n" >/usr/sbin/policy-rc.d
-    chmod 0755 /usr/sbin/policy-rc.d
-    entry() {
+SLIM    entry() {
         printf "Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n\n" \
             "$1" "$2" /usr/share/keyrings/debian-archive-keyring.gpg
     }
@@ -68,7 +72,7 @@ if tar --version | grep -q GNU; then
 fi
 tar "$@" .
 chmod 0644 "$work/base.tar"
-""".replace("SUITE", RELEASE)
+""".replace("SUITE", RELEASE).replace("SLIM", SLIM)
 
 # Argument: the work folder. Ends what still runs in it, unmounts what is mounted there, removes it.
 CLEAN = r"""

@@ -32,7 +32,7 @@ def base(run: Run, facts: HostFacts, settings: Settings, ideal: ClusterPlan) -> 
         base = ensure_base(
             run.machine, facts, settings, run.reporter, interactive=run.options.interactive
         )
-        origins = {"local": "here already", "pulled": "pulled", "debootstrap": "made here"}
+        origins = {"local": "here already", "pulled": "pulled", "made": "made here"}
         say(f"{base.ref}, {origins[base.origin]}")
         return base
 

@@ -13,16 +13,18 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from dshpc_setup.engine.images import debian_arch
 from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image import debootstrap, wheels
+from dshpc_setup.image import builtin_layers, debootstrap, own_base, wheels
 from dshpc_setup.image.base import BaseImage, ensure_base
 from dshpc_setup.image.build import ImageResult, build, build_args, compose_build
 from dshpc_setup.image.context import Context, write_context
@@ -108,12 +110,38 @@ def test_a_base_that_is_there_is_found_at_once(kit: Kit) -> None:
     assert (again.image_id, again.origin) == (kit.base.image_id, "local")
 
 
-def test_the_base_is_made_from_packages(kit: Kit, tag: str, before: list[str]) -> None:
-    with debootstrap.archive(kit.machine, recipe(kit), Silent(), interactive=False) as archive:
+@contextmanager
+def made_base(kit: Kit, maker: str) -> Iterator[Path]:
+    if maker == "debootstrap":
+        with debootstrap.archive(kit.machine, recipe(kit), Silent(), interactive=False) as made:
+            yield made
+        return
+    source = builtin_layers.archive(kit.machine, kit.facts, Settings(apt_mirror=kit.mirror))
+    ids = own_base.find_ids(kit.machine, debian_arch(kit.machine.system[2]))
+    assert ids is not None, "these tests are root's"
+    with own_base.archive(kit.machine, ids, source, Silent()) as made:
+        yield made
+
+
+@pytest.mark.parametrize("maker", ["own", "debootstrap"])
+def test_the_base_is_made_from_packages(
+    kit: Kit,
+    tag: str,
+    before: list[str],
+    maker: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with made_base(kit, maker) as archive:
         docker("import", str(archive), tag)
         with tarfile.open(archive) as tar:
             members = {member.name: member for member in tar.getmembers()}
     assert set(leftovers()) <= set(before)
+    assert [
+        path.name for path in tmp_path.glob("dshpc/*") if path.name not in ("debs", "images")
+    ] == []
+    assert list(tmp_path.glob("dshpc/images/*")) == []
     assert not any(name.startswith(("./var/cache/apt/archives/", "./proc/")) and "." in name[2:]
                    and members[name].isfile() for name in members)  # fmt: skip
     assert not [name for name in members if name.startswith("./usr/share/man/")]
