@@ -1,6 +1,6 @@
 #!/bin/bash
 # Folders on NFS, as this kernel's own server and client have them (systemd, cgroup v2):
-#   tests/acceptance/guest run tests/acceptance/nfs.sh
+#   tests/acceptance/guest run tests/acceptance/nfs.sh [home|join]
 # First the home of a user without Docker and sudo lies on NFS, where root is squashed, without a range of ids and
 # with one. Then a second machine (namespaces of network and mounts) joins a cluster whose work folder is not
 # shared, the lines are typed that it is told, and it joins again.
@@ -10,6 +10,7 @@ IN=/var/lib/acceptance/in
 NAME=plain
 SERVER=10.9.0.1
 OTHER=10.9.0.2
+part=${1:-all}
 started=$(date +%s)
 passed=0
 failed=()
@@ -57,80 +58,91 @@ apt-get -q -y --no-install-recommends install python3 python3-venv git nfs-kerne
 ip link add one type veth peer name two && ip netns add other && ip link set two netns other
 ip address add "$SERVER/24" dev one && ip link set one up
 ip -n other address add "$OTHER/24" dev two && ip -n other link set two up && ip -n other link set lo up
-mkdir -p /srv/homes
-echo "/srv/homes $SERVER/24(rw,sync,no_subtree_check)" >>/etc/exports # root_squash, as it is unless told
-systemctl enable --now nfs-server && exportfs -ra || exit 1
-useradd --create-home --base-dir /srv/homes --shell /bin/bash "$NAME"
-usermod --home "/home/$NAME" "$NAME" && mkdir -p "/home/$NAME"
-mount -t nfs4 "$SERVER:/srv/homes/$NAME" "/home/$NAME" || exit 1
-stat -fc %T "/home/$NAME"
-sed -i "/^$NAME:/d" /etc/subuid /etc/subgid
-git clone -q "$IN/checkout.bundle" /tmp/dshpc-source && chmod -R a+rX /tmp/dshpc-source
-runuser --login "$NAME" --command "git config --global --add safe.directory '*' && git clone -q /tmp/dshpc-source dshpc" || exit 1
+systemctl enable --now nfs-server || exit 1
 
-home single
-apt-get -q -y --no-install-recommends install uidmap >/dev/null || exit 1
-usermod --add-subuids 200000-265535 --add-subgids 200000-265535 "$NAME"
-step "mapped: files of other owners cannot lie on NFS"
-check "mapped: refused with what to do" \
-    "! ./configure-environment --yes --simulate h100:2 --engine builtin 2>said && grep 'export XDG_CACHE_HOME' said"
-as_user "cat said"
-variables="XDG_CACHE_HOME=/var/tmp/cache-of-$NAME" folder=/var/tmp/project
-install -d -o "$NAME" "$folder"
-home mapped
+homes() {
+    mkdir -p /srv/homes
+    echo "/srv/homes $SERVER/24(rw,sync,no_subtree_check)" >>/etc/exports # root_squash, as it is unless told
+    exportfs -ra || exit 1
+    useradd --create-home --base-dir /srv/homes --shell /bin/bash "$NAME"
+    usermod --home "/home/$NAME" "$NAME" && mkdir -p "/home/$NAME"
+    mount -t nfs4 "$SERVER:/srv/homes/$NAME" "/home/$NAME" || exit 1
+    stat -fc %T "/home/$NAME"
+    sed -i "/^$NAME:/d" /etc/subuid /etc/subgid
+    git clone -q "$IN/checkout.bundle" /tmp/dshpc-source && chmod -R a+rX /tmp/dshpc-source
+    runuser --login "$NAME" --command "git config --global --add safe.directory '*' && git clone -q /tmp/dshpc-source dshpc" || exit 1
 
-step "a second machine without a share"
-git clone -q "$IN/checkout.bundle" /srv/lab && cd /srv/lab || exit 1
-check_here() { # check_here NAME COMMAND, as root
-    echo "\$ $2"
-    if timeout 1500 bash -c "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
+    home single
+    apt-get -q -y --no-install-recommends install uidmap >/dev/null || exit 1
+    usermod --add-subuids 200000-265535 --add-subgids 200000-265535 "$NAME"
+    step "mapped: files of other owners cannot lie on NFS"
+    check "mapped: refused with what to do" \
+        "! ./configure-environment --yes --simulate h100:2 --engine builtin 2>said && grep 'export XDG_CACHE_HOME' said"
+    as_user "cat said"
+    variables="XDG_CACHE_HOME=/var/tmp/cache-of-$NAME" folder=/var/tmp/project
+    install -d -o "$NAME" "$folder"
+    home mapped
 }
-check_here "the controller" "./configure-environment --yes --engine builtin --prefix lab --simulate h100:1 --listen $SERVER"
-token=$(./dshpc node token 2>/dev/null | grep -o 'dshpc1[^ ]*' | tail -n 1)
-[ -n "$token" ] || not_ok "a token"
-# The other machine: its own network and mounts; the first one's folders are not in it
-cat >/srv/other.sh <<END
+
+[ "$part" = join ] || homes
+
+join() {
+    step "a second machine without a share"
+    git clone -q "$IN/checkout.bundle" /srv/lab && cd /srv/lab || exit 1
+    check_here() { # check_here NAME COMMAND, as root
+        echo "\$ $2"
+        if timeout 1500 bash -c "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
+    }
+    check_here "the controller" "./configure-environment --yes --engine builtin --prefix lab --simulate h100:1 --listen $SERVER"
+    token=$(./dshpc node token 2>/dev/null | grep -o 'dshpc1[^ ]*' | tail -n 1)
+    [ -n "$token" ] || not_ok "a token"
+    # The other machine: its own network and mounts; the first one's folders are not in it, nor is systemd, which would
+    # start the container in the first one's network
+    cat >/srv/other.sh <<END
 set -eu
-if [ ! -e /srv/lab/.other ]; then mount -t tmpfs none /srv/lab && : >/srv/lab/.other; fi
+if [ ! -e /srv/lab/.other ]; then mount -t tmpfs none /run/systemd && mount -t tmpfs none /srv/lab && : >/srv/lab/.other; fi
 exec bash -c "\$1"
 END
-ip netns exec other unshare -m --propagation private sleep infinity &
-holder=$!
-sleep 1
-on_other() {
-    timeout 1500 nsenter --net=/run/netns/other --mount="/proc/$holder/ns/mnt" \
-        env XDG_CACHE_HOME=/srv/other-cache bash /srv/other.sh "$1"
+    ip netns exec other unshare -m --propagation private sleep infinity &
+    holder=$!
+    sleep 1
+    on_other() {
+        timeout 1500 nsenter --net=/run/netns/other --mount="/proc/$holder/ns/mnt" \
+            env XDG_CACHE_HOME=/srv/other-cache bash /srv/other.sh "$1"
+    }
+    git clone -q "$IN/checkout.bundle" /srv/second
+    check_here "the image as a file" "./dshpc image save /srv/image.tar"
+    check_here "the other machine's packages of Python, for it has no way out" "/srv/second/dshpc --version"
+    command="cd /srv/second && ./configure-environment --yes --join $token --engine builtin --image-file /srv/image.tar --simulate t4:1 --node-name lab2"
+    echo "\$ $command"
+    on_other "$command" >/tmp/joined 2>&1 || not_ok "it joins without a share"
+    cat /tmp/joined
+    typed() { # typed WHERE: the command that was told for Debian
+        grep -F "$1, Debian, Ubuntu: " /tmp/joined | sed 's/^.*Debian, Ubuntu: //'
+    }
+    there=$(typed "on the controller's machine")
+    here=$(typed "on this machine")
+    [ -n "$there" ] && [ -n "$here" ] || not_ok "the lines are told"
+    step "the lines are typed"
+    check_here "of the controller's machine" "$there"
+    echo "\$ $here"
+    if on_other "$here"; then ok "of the other one"; else not_ok "of the other one"; fi
+    on_other "stat -fc %T /srv/lab/work"
+    step "it joins again"
+    echo "\$ $command"
+    if on_other "$command" >/tmp/joined 2>&1; then ok "it joins"; else not_ok "it joins"; fi
+    cat /tmp/joined
+    if grep -q "is the controller's" /tmp/joined; then ok "the folder is one"; else not_ok "the folder is one"; fi
+    check_here "a job there writes here" \
+        "./dshpc srun -w lab2 sh -c 'hostname >from' && grep -x lab2 work/from"
+    check_here "a method there" "./dshpc run -t lab2 --gpus 1 --wait -- sh -c 'echo \$CUDA_VISIBLE_DEVICES'"
+    check_here "doctor" "./dshpc doctor"
+    on_other "cd /srv/second && ./dshpc destroy --yes --stop-jobs --image" || not_ok "the other one goes"
+    check_here "destroy" "./dshpc destroy --yes --stop-jobs --image"
+    kill "$holder"
 }
-git clone -q "$IN/checkout.bundle" /srv/second
-check_here "the image as a file" "./dshpc image save /srv/image.tar"
-check_here "the other machine's packages of Python, for it has no way out" "/srv/second/dshpc --version"
-join="cd /srv/second && ./configure-environment --yes --join $token --engine builtin --image-file /srv/image.tar --simulate t4:1 --node-name lab2"
-echo "\$ $join"
-on_other "$join" >/tmp/joined 2>&1 || not_ok "it joins without a share"
-cat /tmp/joined
-typed() { # typed WHERE: the command that was told for Debian
-    grep -F "$1, Debian, Ubuntu: " /tmp/joined | sed 's/^.*Debian, Ubuntu: //'
-}
-there=$(typed "on the controller's machine")
-here=$(typed "on this machine")
-[ -n "$there" ] && [ -n "$here" ] || not_ok "the lines are told"
-step "the lines are typed"
-check_here "of the controller's machine" "$there"
-echo "\$ $here"
-if on_other "$here"; then ok "of the other one"; else not_ok "of the other one"; fi
-on_other "stat -fc %T /srv/lab/work"
-step "it joins again"
-echo "\$ $join"
-if on_other "$join" >/tmp/joined 2>&1; then ok "it joins"; else not_ok "it joins"; fi
-cat /tmp/joined
-if grep -q "is the controller's" /tmp/joined; then ok "the folder is one"; else not_ok "the folder is one"; fi
-check_here "a job there writes here" \
-    "./dshpc srun -w lab2 sh -c 'hostname >from' && grep -x lab2 work/from"
-check_here "a method there" "./dshpc run -t lab2 --gpus 1 --wait -- sh -c 'echo \$CUDA_VISIBLE_DEVICES'"
-check_here "doctor" "./dshpc doctor"
-on_other "cd /srv/second && ./dshpc destroy --yes --stop-jobs --image" || not_ok "the other one goes"
-check_here "destroy" "./dshpc destroy --yes --stop-jobs --image"
-kill "$holder"
+
+[ "$part" = home ] || join
 
 echo
 echo "$passed checks passed, ${#failed[@]} did not."
