@@ -111,11 +111,15 @@ def _named(gpu: GpuDevice) -> str:
     return f"GPU {gpu.index} ({gpu.name or gpu.slurm_type})"
 
 
+def _today() -> date:
+    return datetime.now(timezone.utc).date()
+
+
 def packages(machine: Machine) -> dict[str, Any]:
     """What the image's build wrote down of its packages: the day, and Slurm's version at Debian."""
     day, _, rest = (machine.read(_PACKAGES).text or "").partition("\n")
     try:
-        since = datetime.now(timezone.utc).date() - date.fromisoformat(day)
+        since = _today() - date.fromisoformat(day)
     except ValueError:
         return {}
     return {"packages_days": since.days, "slurm_package": rest.strip() or None}

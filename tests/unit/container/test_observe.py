@@ -6,7 +6,7 @@ import json
 import os
 import pwd
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -310,15 +310,16 @@ def test_the_command_prints_one_object(
 @pytest.mark.parametrize(
     ("text", "days", "package"),
     [
-        (f"{datetime.now(timezone.utc).date() - timedelta(days=40)}\n24.11.5-4\n", 40, "24.11.5-4"),
-        (f"{datetime.now(timezone.utc).date()}\n", 0, None),
+        ("2026-10-17\n24.11.5-4\n", 40, "24.11.5-4"),
+        ("2026-11-26\n", 0, None),
         ("soon\n24.11.5-4\n", None, None),
         ("", None, None),
     ],
 )
 def test_what_the_build_wrote_of_its_packages(
-    text: str, days: int | None, package: str | None
+    text: str, days: int | None, package: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(observe, "_today", lambda: date(2026, 11, 26))
     found = observe.packages(FakeMachine(files={"/etc/dshpc/packages": text} if text else {}))
     assert (found.get("packages_days"), found.get("slurm_package")) == (days, package)
 
