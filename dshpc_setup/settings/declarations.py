@@ -348,7 +348,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "base_image",
         "debian:trixie-slim",
-        "Base image; where no registry answers, it is made with debootstrap.",
+        "Base image; where no registry answers, it is made of Debian packages.",
         texts.image,
         "IMAGE",
     ),
