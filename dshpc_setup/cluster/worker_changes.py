@@ -27,6 +27,7 @@ from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
 _GONE_S = 20.0
+_FORGET_S = 45.0  # it waits for slurmctld's next write
 _POLL_S = 0.5
 
 
@@ -165,7 +166,7 @@ def settle(machine: Machine, container: str, known: Sequence[str], wanted: Seque
 
 
 def forget(machine: Machine, container: str, node: str) -> None:
-    """Slurm knows no such node any more, and offers nothing of it."""
+    """Slurm knows no such node any more, has written that down, and offers nothing of it."""
     slurm = Slurm(machine, container, checked=True)
     slurm.take_down(node, "dshpc:removed", deadline_s=_ASK_S)
     until = machine.clock() + _GONE_S
@@ -177,4 +178,10 @@ def forget(machine: Machine, container: str, node: str) -> None:
                 (f"See what runs there: dshpc squeue -w {node}", "Then run this again."),
             )
         time.sleep(_POLL_S)
-    containers.exec_in(machine, container, ["dshpc-node", "forget-node", node], deadline_s=_ASK_S)
+    words = ["dshpc-node", "forget-node", node]
+    if not (done := containers.exec_in(machine, container, words, deadline_s=_FORGET_S)).ok:
+        raise DshpcError(
+            f"Node {node} has left the cluster, but what the cluster has kept of it was not removed.",
+            done.text,
+            ("See what is wrong there: dshpc doctor",),
+        )

@@ -12,17 +12,25 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 
+from dshpc_setup.container import state_volume
 from dshpc_setup.documents import foreign
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
 from dshpc_setup.jobs.allocated_gpus import PLACES_FILE
 from dshpc_setup.jobs.gpu_variables import TABLE
 from dshpc_setup.jobs.offer import NODES, Offer, from_json
+from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.paths import Paths
 
 _GPUS = "gpus.lua"
 _NAME = re.compile(r"[\w.+-]+", re.ASCII)
+_ASK_S = 10.0
+_WRITTEN_S = 20.0  # slurmctld writes its nodes every five seconds at most, where some have changed
+_POLL_S = 0.2
 
 
 def write(paths: Paths, offer: Offer) -> None:
@@ -62,6 +70,40 @@ def forget(paths: Paths, node: str) -> None:
     with _locked(paths):
         shutil.rmtree(paths.at(f"{NODES}/{node}"), ignore_errors=True)
         _tabulate(paths)
+
+
+def wait_written(machine: Machine, paths: Paths, node: str) -> None:
+    """Until slurmctld's state has a node no more that was deleted: a slurmctld that is killed before would
+    know it again. Raises DshpcError where that takes too long."""
+    folder = state_volume.saved_in(paths, read_text(paths.at("/etc/slurm/slurm.conf")) or "")
+    until = time.monotonic() + _WRITTEN_S
+    while _is_saved(f"{folder}/node_state", node):
+        if time.monotonic() >= until:
+            raise DshpcError(
+                f"Node {node} has left the cluster, but slurmctld has not written that down.",
+                f"{folder}/node_state still has it after {_WRITTEN_S:.0f} s: if slurmctld is killed now, the "
+                "node is back, without a machine.",
+                (
+                    Fix("See whether its disk is full", "dshpc exec --root -- df -h", step="look"),
+                    Fix("And what slurmctld says", "dshpc logs", step="look"),
+                    "The node comes back by a kill alone. Where it does, remove it again.",
+                ),
+            )
+        # Refused, as there is no such node: but with its answer durable.c has slurmctld write all that has
+        # changed at once, in place of five seconds later
+        Slurm(machine).take_down(node, "dshpc:removed", deadline_s=_ASK_S)
+        time.sleep(_POLL_S)
+
+
+def _is_saved(path: str, node: str) -> bool:
+    """Whether slurmctld's state of the nodes names this one: strings with their lengths before them. A file
+    that is not there is about to be replaced."""
+    name = node.encode() + b"\0"
+    try:
+        with open(path, "rb") as file:
+            return len(name).to_bytes(4, "big") + name in file.read()
+    except FileNotFoundError:
+        return True
 
 
 @contextlib.contextmanager

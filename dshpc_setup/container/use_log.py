@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from dshpc_setup.slurm import completion_log
 from dshpc_setup.slurm.completion_log import Ended
@@ -21,29 +22,35 @@ class EndedJobs:
         self._log, self._folder = log, folder
         self._offset, self._last_line = 0, b""
         self._next = (0, b"")
+        self._given: dict[Ended, str] = {}
+        self._late: list[str] = []  # lines of jobs that were given and not taken
         self.is_first = True
 
-    def has_grown(self) -> bool:
+    def has_more(self) -> bool:
         try:
-            return self._log is not None and os.stat(self._log).st_size != self._offset
+            has_grown = self._log is not None and os.stat(self._log).st_size != self._offset
         except OSError:
             return False
+        return has_grown or bool(self._late)
 
     def new_jobs(self) -> list[Ended]:
         """Those that nobody has taken; `done` says that they are. Raises OSError."""
-        lines = (line.decode("utf-8", "replace") for line in self._new_lines())
-        return [job for line in lines if (job := completion_log.parse(line))]
+        new = [line.decode("utf-8", "replace") for line in self._new_lines()]
+        lines = [*self._late, *new]
+        self._given = {job: line for line in lines if (job := completion_log.parse(line))}
+        return list(self._given)
 
-    def done(self) -> None:
-        """What new_jobs last gave is taken."""
+    def done(self, late: Collection[Ended] = ()) -> None:
+        """What new_jobs last gave is taken, but for those that are to be given again."""
         (self._offset, self._last_line), self.is_first = self._next, False
-        live.save_place(self._folder, self._offset, self._last_line)
+        self._late = [line for job, line in self._given.items() if job in late]
+        live.save_place(self._folder, self._offset, self._last_line, self._late)
 
     def _new_lines(self) -> list[bytes]:
         """Whole lines behind the last one that was read; all of a log that is another by now."""
         assert self._log is not None
         if self.is_first:
-            self._offset, self._last_line = live.load_place(self._folder)
+            self._offset, self._last_line, self._late = live.load_place(self._folder)
         with open(self._log, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             begin = self._offset - len(self._last_line)

@@ -36,6 +36,7 @@ _ENDED_S = 5.0  # so long after the last look at most the log of ended jobs is r
 _ASK_S = 10.0
 _HOUSE_S = 3600.0
 _LOST_S = 600.0  # a run of which slurmctld knows nothing is taken for ended after so long
+_LATE_S = 300.0  # MinJobAge: so long slurmctld knows what a job had that has ended
 _HOLDING = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
 _COLUMNS = (
     "JobID JobArrayID ArrayJobID ArrayTaskID RestartCnt UserID UserName BatchFlag NodeList STDOUT "
@@ -63,6 +64,7 @@ class Sampler:
     _has_live: bool = True
     _watch: Watch | None = None
     _checked: set[tuple[int, int]] = field(default_factory=set)
+    _unnamed: set[tuple[int, int]] = field(default_factory=set)  # to be asked after again
 
     def __post_init__(self) -> None:
         self._ended = EndedJobs(self.log, self.folder)
@@ -75,7 +77,7 @@ class Sampler:
     def pass_once(self, clock: float, now: float) -> None:
         """What is due; `clock` only ever grows, `now` is seconds since 1970."""
         # First: what is measured now is no more of a job that has ended
-        if clock - self._looked >= _ENDED_S and self._ended.has_grown():
+        if clock - self._looked >= _ENDED_S and self._ended.has_more():
             self._looked = clock
             self._take_ended(now)
         if clock - self._sampled >= SAMPLE_S:
@@ -157,21 +159,33 @@ class Sampler:
         silent = [job for key, job in known.items()
                   if key not in self._checked and not _is_proof(job)
                   and (self._is_elsewhere(job) or not (job.batch and key in self.jobs))]  # fmt: skip
+        silent.sort(key=lambda job: (job.own, job.restarts) in self._unnamed)
         self._checked &= known.keys()
+        self._unnamed &= known.keys()
         for full in self._in_full(silent):
-            self._checked.add((full.own, full.restarts))
-            if full.gres and (places := allocated_gpus.parse_held(full.gres)):
-                uuids = () if self._is_elsewhere(full) else self._uuids(places)
-                run = Run(
-                    full.own, full.restarts, full.uid, full.started or now, now, places, uuids
-                )
-                runs.note_allocation(run, self.folder)
-                key, all_of_it = (run.own, run.run), runs.read(run.own, run.run, self.folder) or run
-                before = self.jobs.get(key) or self._live(all_of_it)
-                new = _named(before, full)
-                elsewhere = self._is_elsewhere(full)
-                held = self._held_by(full) if elsewhere else self._held(all_of_it)
-                self.jobs[key] = replace(new, gpus=held, seen=now)
+            key = (full.own, full.restarts)
+            gpus = self._note(full, now)
+            # Another node's offer comes here some time after its first job
+            is_unnamed = any(gpu.index is None and gpu.node != self.node for gpu in gpus)
+            (self._unnamed if is_unnamed else self._checked).add(key)
+
+    def _note(self, job: SlurmJob, now: float) -> tuple[HeldGpu, ...]:
+        """What Slurm says that a job holds, beside what its steps have; which GPUs these are."""
+        is_elsewhere = self._is_elsewhere(job)
+        places = allocated_gpus.parse_held(job.gres)
+        gpus = self._held_by(job) if is_elsewhere else ()
+        if not (gpus or places):
+            return ()
+        uuids = () if is_elsewhere else self._uuids(places)
+        run = Run(job.own, job.restarts, job.uid, job.started or now, now, places, uuids)
+        key = (run.own, run.run)
+        if key not in self._unnamed:
+            runs.note_allocation(run, self.folder)
+        all_of_it = runs.read(*key, self.folder) or run
+        gpus = gpus or self._held(all_of_it)
+        before = self.jobs.get(key) or self._live(all_of_it)
+        self.jobs[key] = replace(_named(before, job), gpus=gpus, seen=now)
+        return gpus
 
     def _in_full(self, jobs: Sequence[SlurmJob]) -> Iterable[SlurmJob]:
         if not jobs:
@@ -250,7 +264,10 @@ class Sampler:
             ended = self._ended.new_jobs()
         except OSError:
             return
-        made = self._uses([job for job in ended if not _is_proof(job)])
+        real = [job for job in ended if not _is_proof(job)]
+        gone = self._gone(real, now)
+        late = {job for job, held in gone.items() if held is None}
+        made = self._uses([job for job in real if job not in late], gone)
         if self._ended.is_first and made:  # an earlier sampler may have come so far
             oldest = min(job.ended for job in made)
             there = {
@@ -259,33 +276,60 @@ class Sampler:
             made = [job for job in made if job.key not in there]
         ledger.add(made, self.folder)
         for job in ended:
-            self._forget(job)
-        self._ended.done()
+            if job not in late:
+                self._forget(job)
+        self._ended.done(late)
         self._save_live(now)
 
-    def _uses(self, ended: Sequence[Ended]) -> list[JobUse]:
-        known: dict[int, list[int]] = {}
-        for own, count in runs.names(self.folder):
-            known.setdefault(own, []).append(count)
+    def _uses(
+        self, ended: Sequence[Ended], gone: Mapping[Ended, tuple[HeldGpu, ...] | None]
+    ) -> list[JobUse]:
+        known = self._known_runs()
         logs = self._logs(ended, known)
         found: list[JobUse] = []
         for job in ended:
-            mine = [run for run in runs.of_job(job.own, known, self.folder)
-                    if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
-            gone = () if mine else self._held_there(job)
+            mine = self._runs_of(job, known)
             for at, run in enumerate(mine or [Run(job.own, 0)]):
-                found.append(
-                    self._use(job, run, logs.get(job.own), gone, is_last=at >= len(mine) - 1)
-                )
+                is_last = at >= len(mine) - 1
+                held = (gone.get(job) or ()) if is_last else ()
+                found.append(self._use(job, run, logs.get(job.own), held, is_last=is_last))
         return found
 
-    def _held_there(self, job: Ended) -> tuple[HeldGpu, ...]:
-        """Of a run on another machine that was shorter than the time between two samples: how many of which
-        kind. Its notes of steps are there, and Slurm forgets at the end which GPUs they were."""
-        if not self.settings.listens or job.node in (None, self.node):
-            return ()
-        told = Slurm(self.machine).gpus_by_kind(job.own, deadline_s=_ASK_S).value or {}
-        node = job.node if parse_tres(job.tres).get("node") == 1 else None
+    def _known_runs(self) -> dict[int, list[int]]:
+        known: dict[int, list[int]] = {}
+        for own, count in runs.names(self.folder):
+            known.setdefault(own, []).append(count)
+        return known
+
+    def _runs_of(self, job: Ended, known: Mapping[int, list[int]]) -> list[Run]:
+        return [run for run in runs.of_job(job.own, known, self.folder)
+                if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
+
+    def _gone(self, ended: Sequence[Ended], now: float) -> dict[Ended, tuple[HeldGpu, ...] | None]:
+        """Of runs on other machines of whose GPUs neither sample nor step has told: what they had; None of
+        one to be asked after again, as slurmctld has not answered."""
+        found: dict[Ended, tuple[HeldGpu, ...] | None] = {}
+        known, does_answer = self._known_runs(), True
+        seen = {job.own for job in self.jobs.values() if job.gpus}
+        for job in ended if self.settings.listens else ():
+            if job.node is None or job.own in seen or now - (job.ended or 0.0) > _LATE_S:
+                continue
+            nodes = parse_tres(job.tres).get("node", 1)
+            if nodes == 1 and (
+                job.node == self.node or any(run.places for run in self._runs_of(job, known))
+            ):
+                continue  # of several nodes a step's note does not say whose places they are
+            found[job] = self._held_there(job, nodes) if does_answer else None
+            does_answer = found[job] is not None
+        return found
+
+    def _held_there(self, job: Ended, nodes: int) -> tuple[HeldGpu, ...] | None:
+        """How many of which kind: the notes of the steps are there, and Slurm forgets at the end which GPUs
+        they were. None where it did not answer."""
+        told = Slurm(self.machine).gpus_by_kind(job.own, deadline_s=_ASK_S).value
+        if told is None:
+            return None
+        node = job.node if nodes == 1 else None
         return tuple(
             HeldGpu(type=kind.partition(":")[2] or None, node=node)
             for kind, count in told.items()
@@ -302,8 +346,8 @@ class Sampler:
         is_last: bool,
     ) -> JobUse:
         watched = self.jobs.get((run.own, run.run))
-        gpus = watched.gpus if watched is not None and watched.gpus else self._held(run, job.node)
-        gpus = gpus or gone
+        gpus = watched.gpus if watched is not None else ()
+        gpus = gpus or gone or self._held(run, job.node)
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)

@@ -40,7 +40,8 @@ class Gpu:
         memory = None if self.memory_mib is None else f"{self.memory_mib} MiB"
         told = ", ".join(part for part in (self.name, memory, self.uuid) if part)
         if self.index is None:
-            return self.uuid or "a GPU that is no longer there"
+            of_kind = f"a GPU of type {self.type}" if self.type else "a GPU that is no longer there"
+            return self.uuid or of_kind
         return f"GPU {self.index}" + (f" ({told})" if told else "")
 
 
@@ -55,15 +56,18 @@ class Places:
     _read: dict[str, Places] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def on(self, node: str | None) -> Places:
-        """Those of another node of the cluster; these where it is not another, or has left nothing."""
-        if node in (None, self.node) or not _NODE.fullmatch(node or ""):
+        """Those of another node of the cluster: none where it has left nothing, which says nothing of its
+        GPUs. These where it is not another."""
+        if not node or node == self.node:
             return self
-        name = node or ""
-        if name not in self._read:
-            folder = f"{self.nodes}/{name}"
+        if not _NODE.fullmatch(node):
+            return Places({}, (), node, self.nodes)
+        if node not in self._read:
+            folder = f"{self.nodes}/{node}"
             there = known(f"{folder}/{PLACES_FILE}", f"{folder}/offer.json")
-            self._read[name] = self if there.node is None else there
-        return self._read[name]
+            left_nothing = Places({}, (), node, self.nodes)
+            self._read[node] = left_nothing if there.node is None else there
+        return self._read[node]
 
     def of_job(self, held: Sequence[str], nodes: Sequence[str]) -> tuple[Gpu, ...]:
         """Of squeue's "gpu:h100:2(IDX:0-1)" for each node of a job."""
@@ -78,7 +82,10 @@ class Places:
     def of_gres(self, text: str) -> tuple[Gpu, ...]:
         """Of squeue's "gpu:h100:2(IDX:0-1)"; those of which it has a share, too."""
         shared = {place for places, _ in shares(text) for place in places}
-        return tuple(self._at(place) for place in sorted(shared.union(parse_held(text))))
+        types = _types(text)
+        return tuple(
+            self._at(place, types.get(place)) for place in sorted(shared.union(parse_held(text)))
+        )
 
     def of_variables(self, seen: Mapping[str, Any]) -> tuple[Gpu, ...]:
         """Of a job that has ended, by the variables that it had."""
@@ -90,7 +97,8 @@ class Places:
         held = str(seen.get(PLACES) or "")
         return self.of_gres(f"gpu:(IDX:{held})") if held else ()
 
-    def _at(self, place: int) -> Gpu:
+    def _at(self, place: int, kind: str | None) -> Gpu:
+        """`kind`: Slurm's type, for one of which no more is known."""
         vendor, number, uuid = self.rows.get(place, ("", None, None))
         if uuid is not None and any(gpu.uuid == uuid for gpu in self.gpus):
             return self._named(uuid)
@@ -99,7 +107,8 @@ class Places:
             return self._gpu(own[number])
         if not self.rows and place < len(self.gpus):  # all of one kind, in the order of the cards
             return self._gpu(self.gpus[place])
-        return Gpu(None if self.rows else place, uuid, None, None, node=self.node)
+        is_other = bool(self.rows) or (self.node is not None and not self.gpus)
+        return Gpu(None if is_other else place, uuid, None, None, kind, self.node)
 
     def _named(self, uuid: str) -> Gpu:
         found = next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
@@ -157,10 +166,15 @@ def parse_table(
 
 def parse_held(text: str) -> tuple[int, ...]:
     """ "gpu:h100:2(IDX:0,2-3),gpu:t4:0(IDX:)" -> (0, 2, 3)."""
-    found: set[int] = set()
-    for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
-        found |= ranges.parse(match[1])
-    return tuple(sorted(found))
+    return tuple(sorted(_types(text)))
+
+
+def _types(text: str) -> dict[int, str | None]:
+    """ "gpu:h100:2(IDX:0,2),gpu:1(IDX:3)" -> {0: "h100", 2: "h100", 3: None}."""
+    held = r"(?:^|,)gpu:(?:\(null\)|([^,:()]+)(?=:))?[^,()]*\(IDX:([0-9,-]*)\)"
+    return {
+        place: match[1] for match in re.finditer(held, text) for place in ranges.parse(match[2])
+    }
 
 
 def shares(text: str) -> Iterator[tuple[tuple[int, ...], int]]:

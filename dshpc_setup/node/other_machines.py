@@ -7,10 +7,12 @@ from dshpc_setup.node.arguments import no_arguments, own_paths, wrong_usage
 
 def forget_node(rest: list[str]) -> int:
     from dshpc_setup.container import nodes
+    from dshpc_setup.machine.local import LocalMachine
 
     if len(rest) != 1:
         raise wrong_usage("dshpc-node forget-node takes NODE.")
     nodes.forget(own_paths(), *rest)
+    nodes.wait_written(LocalMachine(), own_paths(), *rest)
     return 0
 
 

@@ -94,10 +94,13 @@ class Slurm:
     def gpus_by_kind(self, number: int, *, deadline_s: float) -> Answer[Mapping[str, int]]:
         """ "gpu:h100" -> how many a job has, or had: of one that has ended no more is known.
 
-        None of a job that slurmctld knows no longer.
+        Nothing of a job that slurmctld knows no longer; None where it did not answer.
         """
+        from dshpc_setup import slurm_releases
+
         asked = self.run("scontrol", "-d", "show", "job", str(number), deadline_s=deadline_s)
-        return Answer(asked, _held_by_kind(asked.stdout) if asked.ok else None)
+        is_known = asked.ok or slurm_releases.says("no_such_job").search(asked.text)
+        return Answer(asked, _held_by_kind(asked.stdout) if is_known else None)
 
     def index(self, *, deadline_s: float) -> Answer[tuple[Entry, ...]]:
         """Which jobs there are, in some bytes each, in the order of squeue."""

@@ -181,16 +181,17 @@ def load(folder: str = FOLDER) -> tuple[LiveJob, ...]:
     return read(None, folder).jobs
 
 
-def save_place(folder: str, offset: int, last: bytes) -> None:
-    """How far the log of ended jobs was read."""
-    value = {"offset": offset, "last": last.decode("latin-1")}
+def save_place(folder: str, offset: int, last: bytes, late: Iterable[str] = ()) -> None:
+    """How far the log of ended jobs was read, and its lines of jobs that are not taken yet."""
+    value = {"offset": offset, "last": last.decode("latin-1"), "late": list(late)}
     replace_text(f"{folder}/place.json", json.dumps(value), 0o600, sync=False)
 
 
-def load_place(folder: str) -> tuple[int, bytes]:
+def load_place(folder: str) -> tuple[int, bytes, list[str]]:
     try:
         with open(f"{folder}/place.json", encoding="utf-8") as file:
             found = foreign.of_file(file)
-        return int(found["offset"]), str(found["last"]).encode("latin-1")
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0, b""
+        late = [str(line) for line in found.get("late", ())]
+        return int(found["offset"]), str(found["last"]).encode("latin-1"), late
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0, b"", []

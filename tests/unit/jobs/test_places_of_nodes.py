@@ -50,11 +50,22 @@ def test_a_job_on_several_nodes_has_those_of_each(tmp_path: Path) -> None:
     assert told(job, places(tmp_path)) == [("lab", 1, "h100"), ("lab-2", 0, "t4")]
 
 
-def test_a_node_that_is_not_known_is_taken_for_this_one(tmp_path: Path) -> None:
+def test_without_a_node_it_is_this_one(tmp_path: Path) -> None:
     of = places(tmp_path)
-    for nodes in ((), ("lab-9",), ("../lab-2",), ("",)):
+    for nodes in ((), ("",)):
         job = SlurmJob("7", state="RUNNING", gres="x", held=("gpu:h100:1(IDX:0)",), nodes=nodes)
         assert told(job, of) == [("lab", 0, "h100")]
+
+
+def test_of_a_node_that_has_left_nothing_slurms_type_alone_is_known(tmp_path: Path) -> None:
+    of = places(tmp_path)
+    for node in ("lab-9", "../lab-2"):
+        for text, kind in (
+            ("gpu:l4:1(IDX:0)", "l4"), ("gpu:1(IDX:0)", None), ("gpu:(null):1(IDX:0)", None),
+            ("shard:1(1/4),gpu:4090:1(IDX:0)", "4090"),
+        ):  # fmt: skip
+            job = SlurmJob("7", state="RUNNING", gres="x", held=(text,), nodes=(node,))
+            assert told(job, of) == [(node, None, kind)]
 
 
 def test_slurm_says_on_which_nodes(tmp_path: Path) -> None:

@@ -182,9 +182,9 @@ def test_those_that_run_outlive_who_watches(tmp_path: Path) -> None:
     assert not (tmp_path / "of" / f"{os.geteuid()}.live.json").exists()
     (tmp_path / "live.json").write_text("{")
     assert live.load(folder) == ()
-    assert live.load_place(folder) == (0, b"")
-    live.save_place(folder, 7, b"\xff\n")
-    assert live.load_place(folder) == (7, b"\xff\n")
+    assert live.load_place(folder) == (0, b"", [])
+    live.save_place(folder, 7, b"\xff\n", ["a line"])
+    assert live.load_place(folder) == (7, b"\xff\n", ["a line"])
 
 
 def test_a_job_is_found_by_its_number_and_its_end(tmp_path: Path) -> None:
