@@ -81,8 +81,10 @@ def install_commands(
 
 def _need_lasting(ours: Path) -> None:
     """Raises DshpcError where it lies in a cache, as with uvx: what leads there ends when that is emptied."""
+    from dshpc_setup.cluster import own_process
+
     environment = ours.parent.parent
-    if any((above / "CACHEDIR.TAG").exists() for above in environment.parents):
+    if own_process.lies_in_cache(environment):
         raise DshpcError(
             "This dshpc lies in a cache that is emptied now and then.",
             f"{environment} was made for this one call: commands that lead there would stop working.",

@@ -32,6 +32,11 @@ def program(arguments: Sequence[str], folder: str = ".") -> list[str]:
     return [sys.executable, "-I", "-c", _PROGRAM, folder, top, *arguments]
 
 
+def lies_in_cache(inside: Path) -> bool:
+    """As what uvx runs does: uv may empty it under a process that goes on (`uv cache clean`, `prune`)."""
+    return any((above / "CACHEDIR.TAG").exists() for above in inside.parents)
+
+
 def start(machine: Machine, folder: Path, arguments: Sequence[str], about: str) -> Process | None:
     """`dshpc` with these arguments; what it says lies in the folder. None where it has ended at once."""
     folder.mkdir(mode=0o700, exist_ok=True)

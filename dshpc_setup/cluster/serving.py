@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import dshpc_setup
 from dshpc_setup.builtin import processes
@@ -124,6 +126,11 @@ def _need_free(where: tuple[str, int]) -> None:
 
 
 def _start(machine: Machine, project: Project, service: Service, wanted: str) -> None:
+    if own_process.lies_in_cache(Path(sys.prefix)):
+        raise DshpcError(
+            "This dshpc lies in a cache that is emptied now and then, and what serves has to last.",
+            "Install it for good: uv tool install 'dshpc-setup[dashboard]'. Then: dshpc up",
+        )
     _need_free(_where(wanted))
     folder = project.folder / service.folder
     words = [service.name, "--serve", "--dir", str(project.folder)]

@@ -1,0 +1,27 @@
+"""What serves beside a cluster."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup.cluster import serving
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.project.folder import Project
+from tests.unit.engine.fake import FakeMachine
+
+
+def test_nothing_is_kept_from_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As uvx runs it: uv may empty that under it."""
+    prefix = tmp_path / "uv/archive/x"
+    prefix.mkdir(parents=True)
+    (tmp_path / "uv/CACHEDIR.TAG").touch()
+    machine: Any = FakeMachine()
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    with pytest.raises(DshpcError) as refused:
+        serving._start(machine, Project(tmp_path), serving.SERVICES[0], "127.0.0.1:1")
+    assert "uv tool install" in refused.value.details
+    assert not (tmp_path / serving.SERVICES[0].folder).exists()
