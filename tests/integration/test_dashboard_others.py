@@ -12,12 +12,13 @@ import socket
 import socketserver
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
@@ -298,11 +299,167 @@ def test_the_example_leads_each_user_to_his_own(
             standard.said("scancel", *jobs)
 
 
+@dataclass
+class Visitor(Proxy):
+    """A browser with its cookies, which also sends the header that is the proxy's."""
+
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def told(
+        self,
+        path: str,
+        user: str | None,
+        form: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+    ) -> tuple[int, str, str]:
+        line = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.tls)
+        more = {**self.head, "Content-Type": "application/x-www-form-urlencoded"}
+        try:
+            body = None if form is None else urlencode(form)
+            line.request("GET" if form is None else "POST", path, body, {**more, **(headers or {})})
+            with line.getresponse() as answer:
+                for each in answer.headers.get_all("Set-Cookie") or ():
+                    name, _, value = each.partition(";")[0].partition("=")
+                    self.cookies[name] = value
+                return answer.status, answer.read().decode(), answer.getheader("Location", "")
+        finally:
+            line.close()
+
+    @property
+    def head(self) -> dict[str, str]:
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items() if value)
+        told = {"Host": NAME, "Origin": f"https://{NAME}", HEADER: "root", "Cookie": cookies}
+        return {**told, "Accept": "text/html"}  # what is no page is answered 401, and led nowhere
+
+    def log_in(self, provider: int, user: str) -> None:
+        code, _, form = self.told("/", None, None, None)
+        assert (code, urlsplit(form).netloc) == (302, f"localhost:{provider}")
+        code, back = at_provider(provider, "POST", form, f"sub={user}")
+        assert (code, urlsplit(back).netloc) == (302, NAME)
+        code, text, _ = self.told(f"/oidc?{urlsplit(back).query}", None, None, None)
+        assert code == 302, text
+
+
+def at_provider(port: int, method: str, url: str, body: str) -> tuple[int, str]:
+    line = http.client.HTTPConnection("localhost", port, timeout=30)
+    kind = "application/json" if method == "PUT" else "application/x-www-form-urlencoded"
+    asked = urlsplit(url)
+    try:
+        line.request(method, f"{asked.path}?{asked.query}", body, {"Content-Type": kind})
+        with line.getresponse() as answer:
+            return answer.status, answer.getheader("Location", "")
+    finally:
+        line.close()
+
+
+@contextmanager
+def provider() -> Iterator[int]:
+    """A real one of OIDC, which knows both users by their names."""
+    with free_port() as port:
+        words = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port)]
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_listened_at(port), "the provider answers", 60)
+        for name in USERS:
+            claims = f'{{"preferred_username": "{name}"}}'
+            assert at_provider(port, "PUT", f"/users/{quote(name)}", claims)[0] == 204
+        yield port
+    finally:
+        child.terminate()
+        child.wait(30)
+
+
+@contextmanager
+def apache(pki: Path, port: int, login: int, folder: Path) -> Iterator[int]:
+    """With the lines of the document, on a port of its own; to the dashboard at that port."""
+    (text,) = (
+        each.text for each in blocks("docs/how-to/dashboard.md") if each.language == "apache"
+    )
+    both = (pki / "proxy.pem").read_text() + (pki / "proxy.key").read_text()
+    (folder / "both.pem").write_text(both)
+    with free_port() as own:
+        for stood, stands in (
+            ("https://login.example.org", f"http://localhost:{login}"),
+            ("*:443", f"127.0.0.1:{own}"),
+            ("10.0.0.7:8443", f"127.0.0.1:{port}"),
+            ("/etc/apache2/gpu.", f"{pki}/server."),
+            ("/etc/apache2/proxy-with-key.pem", f"{folder}/both.pem"),
+            ("/etc/apache2/dashboard-ca.pem", f"{pki}/server.pem"),
+        ):
+            assert stood in text
+            text = text.replace(stood, stands)
+        kinds = "mpm_event authn_core authz_core authz_user socache_shmcb ssl proxy proxy_http"
+        modules = "".join(
+            f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
+            for name in (*kinds.split(), "headers", "auth_openidc")
+        )
+        (folder / "apache.conf").write_text(
+            f"{modules}Listen 127.0.0.1:{own}\nServerName {NAME}\nUser www-data\nGroup www-data\n"
+            f"PidFile {folder}/pid\nDefaultRuntimeDir {folder}\nErrorLog {folder}/log\n{text}"
+        )
+    program = shutil.which("apache2", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert program is not None
+    child = subprocess.Popen([program, "-DFOREGROUND", "-f", str(folder / "apache.conf")])
+    try:
+        wait_until(lambda: is_listened_at(own), "apache answers", 30)
+        yield own
+    finally:
+        child.terminate()
+        child.wait(30)
+
+
+def test_two_users_log_in_by_oidc(
+    standard: Cluster, pki: Path, people: None, tmp_path: Path
+) -> None:
+    """By the example with Apache: each is himself whatever his browser says, until he logs out."""
+    with (
+        opened(standard, pki) as proxy,
+        provider() as login,
+        apache(pki, proxy.port, login, tmp_path) as port,
+    ):
+        tls = ssl.create_default_context(cafile=f"{pki}/server.pem")
+        visitors = {name: Visitor(port, tls) for name in USERS}
+        jobs = []
+        try:
+            for name, browser in visitors.items():
+                assert browser.ask("/jobs")[0] == 302
+                browser.log_in(login, name)
+                code, text, place = browser.post("/run", name, command="sleep 300", act="submit")
+                assert code == 303, text
+                jobs.append(place.partition("?")[0].rpartition("/")[2])
+            said = standard.said("squeue", "-h", "--sort=i", "-j", ",".join(jobs), "-o", "%u")
+            assert said.split() == list(USERS)
+        finally:
+            for each in jobs:
+                standard.said("scancel", each)
+        bob = visitors[USERS[1]]
+        _live(bob)
+        _terminal(standard, bob, USERS[1])
+        code, _, place = bob.told(f"/oidc?logout={quote(f'https://{NAME}/', '')}", None, None, None)
+        assert (code, urlsplit(place).path) == (302, "/oauth2/end_session")
+        assert bob.ask("/jobs")[0] == 302
+        assert visitors[USERS[0]].ask("/jobs")[0] == 200
+
+
+def _live(browser: Visitor) -> None:
+    """An event passes before the stream has ended."""
+    line = http.client.HTTPSConnection("127.0.0.1", browser.port, timeout=60, context=browser.tls)
+    try:
+        line.request("GET", "/live/overview", headers=browser.head)
+        with line.getresponse() as answer:
+            assert answer.getheader("Content-Type", "").startswith("text/event-stream")
+            assert answer.read1()
+    finally:
+        line.close()
+
+
 def _terminal(cluster: Cluster, proxy: Proxy, user: str) -> None:
     proxy.waits_for("/run", user, "Open a shell")
     code, text, place = proxy.post("/terminals", user, gpus="1")
     assert code == 303, text
     head = {"Host": NAME, "Origin": f"https://{NAME}", HEADER: user}
+    if isinstance(proxy, Visitor):
+        head = proxy.head
     with web_socket(proxy.port, f"{place}/socket", {**head, "Origin": "null"}, proxy.tls) as line:
         assert line.refused == 403
     with web_socket(proxy.port, f"{place}/socket", head, proxy.tls) as line:
