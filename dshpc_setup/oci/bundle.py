@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from dshpc_setup.builtin import trees
 from dshpc_setup.builtin.archive import most_bytes
+from dshpc_setup.files import tree
 from dshpc_setup.machine import Machine
 from dshpc_setup.oci import reading, sif, sources, unpacking
 from dshpc_setup.oci.model import Fault, Image, ImageError, Start
@@ -24,6 +26,9 @@ ROOT, CONFIG = "rootfs", "config.json"
 _HEAD = 64
 _BLOCK = 1 << 20
 _UNPACK_S = 1800.0
+_MOST_SCRIPT = 1 << 20
+_LEAST_BYTES = 4096
+_LISTED = re.compile(r"(\d{1,40}) \d{4}-\d\d-\d\d \d\d:\d\d ")
 _PLACES = ("dev", "proc", "sys", "tmp", "var/tmp", "etc", ".dshpc/old", ".dshpc/driver")
 
 
@@ -123,20 +128,79 @@ def _unsquashed(machine: Machine, image: Found, root: Path) -> Start:
     place = image.squashfs
     if place is None or machine.which("unsquashfs") is None:
         raise ImageError("no-program", "unsquashfs")
-    words = [
-        *("unsquashfs", "-no-progress", "-no-xattrs", "-quiet", "-processors", "2"),
-        *("-o", str(place.offset), "-d", str(root), str(image.path)),
-    ]
-    # In blocks of 512 bytes (POSIX's ulimit): a file that would fill the disk is stopped before
-    limited = f"ulimit -f {most_bytes(place.size) // 512} && exec {shlex.join(words)}"
-    done = machine.run(["sh", "-c", limited], deadline_s=_UNPACK_S)
+    packed = root.parent / "squashfs"
+    try:
+        _take(image, place, packed)
+        _need_fit(machine, packed, most_bytes(place.size))
+        words = [
+            *("unsquashfs", "-no-progress", "-no-xattrs", "-quiet", "-processors", "2"),
+            *("-d", str(root), str(packed)),
+        ]
+        # In blocks of 512 bytes (POSIX's ulimit): a file that would fill the disk is stopped before
+        limited = f"ulimit -f {most_bytes(place.size) // 512} && exec {shlex.join(words)}"
+        done = machine.run(["sh", "-c", limited], deadline_s=_UNPACK_S)
+    finally:
+        packed.unlink(missing_ok=True)
     # 2: what only root may make (device nodes) is left out
     if done.code not in (0, 2) or not root.is_dir():
         raise ImageError(_fault_of(root.parent), done.text.strip()[-400:] or done.state)
     _harmless(root)
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return Start(sif.environment((root / sif.ENVIRONMENT).read_text(encoding="utf-8")))
+        return Start(sif.environment(_script(root)))
     return Start()
+
+
+def _take(image: Found, place: Partition, into: Path) -> None:
+    """A copy that nobody else writes, compared with the digest that it is kept by: who may write the file
+    would have something else kept in the place of a right image."""
+    digest, left = hashlib.sha256(), place.size
+    with open(image.path, "rb") as file, open(into, "xb") as copy:
+        file.seek(place.offset)
+        while left and (block := file.read(min(_BLOCK, left))):
+            digest.update(block)
+            copy.write(block)
+            left -= len(block)
+    if digest.hexdigest() != image.digest:
+        raise ImageError("damaged", "it was changed as it was read")
+
+
+def _need_fit(machine: Machine, packed: Path, most: int) -> None:
+    """Before a byte is written: unsquashfs has no limit for all files together."""
+    left = most
+
+    def on_line(line: str) -> None:
+        nonlocal left
+        left -= taken(line)
+        if left < 0:
+            raise ImageError("too-large", line[-_HEAD:])
+
+    # For the C locale's dates
+    words = ["env", "LC_ALL=C", "unsquashfs", "-lls", str(packed)]
+    done = machine.run(words, deadline_s=_UNPACK_S, on_line=on_line)
+    if not done.ok:
+        raise ImageError("refused", done.text.strip()[-400:] or done.state)
+
+
+def taken(line: str) -> int:
+    """Bytes of a file that `unsquashfs -lls` lists, at least what any takes. The first date of a line stands
+    behind its size, and ids that leave no blank between make that larger. Pure."""
+    found = _LISTED.search(line) if line.startswith("-") else None
+    return max(_LEAST_BYTES, int(found[1]) if found is not None else 0)
+
+
+def _script(root: Path) -> str:
+    """The image's own, by no link: one would be followed on this machine."""
+    *folders, name = sif.ENVIRONMENT.split("/")
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for each in folders:
+            above, at = at, tree.open_folder(each, at)
+            os.close(above)
+        with open(tree.open_file(name, at), "rb") as file:
+            text = file.read(_MOST_SCRIPT + 1)
+    finally:
+        os.close(at)
+    return text.decode() if len(text) <= _MOST_SCRIPT else ""
 
 
 def _fault_of(folder: Path) -> Fault:

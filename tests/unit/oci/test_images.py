@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.oci import bundle, runtime, sif, words
 from dshpc_setup.oci.model import Fault, ImageError, Start
@@ -229,6 +231,106 @@ def test_sifs_that_are_none_for_here(data: bytes, size: int, wanted: str) -> Non
 def test_the_variables_of_a_sif_are_read_and_not_run() -> None:
     script = 'export PATH="/a:/b"\nexport A="${A:-"x y"}"\nexport B="$(id)"\nrm -rf /\n'
     assert sif.environment(script) == ("PATH=/a:/b", "A=x y")
+
+
+def sif_file(tmp_path: Path) -> Path:
+    file = tmp_path / "image.sif"
+    file.write_bytes(head().ljust(4096, b"\0") + b"s" * 100)
+    return file
+
+
+class Unsquashing(LocalMachine):
+    """unsquashfs, which lists and unpacks what a test lays down."""
+
+    def __init__(self, listing: str, lay_down: Callable[[Path], None]) -> None:
+        super().__init__()
+        self._listing, self._lay_down = listing, lay_down
+        self.unpacked = False
+
+    def which(self, program: str) -> str | None:
+        return program
+
+    def run(self, argv: Sequence[str], **options: Any) -> CommandResult:
+        if "-lls" in argv:
+            for line in self._listing.splitlines():
+                options["on_line"](line)
+            return CommandResult(tuple(argv), "present", 0, "", "", 0.0)
+        words = shlex.split(argv[-1])
+        self.unpacked = True
+        root = Path(words[words.index("-d") + 1])
+        root.mkdir()
+        self._lay_down(root)
+        return CommandResult(tuple(argv), "present", 0, "", "", 0.0)
+
+
+def unsquashed(machine: Unsquashing, tmp_path: Path, meanwhile: bytes = b"") -> str:
+    """config.json of a SIF's bundle."""
+    into = tmp_path / "into"
+    into.mkdir()
+    file = sif_file(tmp_path)
+    with bundle.found(file, tmp_path, PC) as found:
+        if meanwhile:
+            file.write_bytes(head().ljust(4096, b"\0") + meanwhile)
+        bundle.make(machine, found, into)
+    return (into / "config.json").read_text()
+
+
+LISTED = "-rw-r--r-- root/root              1000 2026-11-27 00:26 squashfs-root/a\n"
+
+
+@pytest.mark.parametrize("link", [sif.ENVIRONMENT, ".singularity.d/env", ".singularity.d"])
+def test_no_link_of_a_sif_has_our_files_read(tmp_path: Path, link: str) -> None:
+    """The script of its variables is read on the machine, where a link of it leads to the machine's."""
+    ours = tmp_path / "ours"
+    (ours / sif.ENVIRONMENT).parent.mkdir(parents=True)
+    (ours / sif.ENVIRONMENT).write_text('export TOKEN="s3cret"\n')
+
+    def lay_down(root: Path) -> None:
+        (root / link).parent.mkdir(parents=True, exist_ok=True)
+        (root / link).symlink_to(ours / link)
+
+    assert "s3cret" not in unsquashed(Unsquashing(LISTED, lay_down), tmp_path)
+
+
+def test_a_sif_with_a_script_without_an_end(tmp_path: Path) -> None:
+    def lay_down(root: Path) -> None:
+        (root / sif.ENVIRONMENT).parent.mkdir(parents=True)
+        with open(root / sif.ENVIRONMENT, "wb") as file:
+            file.write(b'export A="b"\n')
+            file.truncate(1 << 40)
+
+    assert "A=b" not in unsquashed(Unsquashing(LISTED, lay_down), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        # each is within the limit of one file
+        "".join(
+            f"-rw-r--r-- root/root         900000000 2026-11-27 00:26 squashfs-root/{n}\n"
+            for n in range(9)
+        ),
+        # long ids leave no blank before the size
+        "-rw-r--r-- 4294967295/4294967295999999999999 2026-11-27 00:26 x 1 2026-11-27 00:26 y\n",
+        "lrwxrwxrwx root/root                1 2026-11-27 00:26 squashfs-root/l -> a\n" * 300_000,
+    ],
+    ids=["many", "glued", "empty"],
+)
+def test_a_sif_is_measured_before_it_is_unpacked(tmp_path: Path, listing: str) -> None:
+    machine = Unsquashing(listing, lambda _: None)
+    with pytest.raises(ImageError) as caught:
+        unsquashed(machine, tmp_path)
+    assert caught.value.fault == "too-large"
+    assert not machine.unpacked
+
+
+def test_what_is_unpacked_of_a_sif_is_what_it_is_called_by(tmp_path: Path) -> None:
+    """Somebody who may write the file would have another one kept under the name of a right one."""
+    machine = Unsquashing(LISTED, lambda _: None)
+    with pytest.raises(ImageError) as caught:
+        unsquashed(machine, tmp_path, meanwhile=b"t" * 100)
+    assert caught.value.fault == "damaged"
+    assert not machine.unpacked
 
 
 # --- the way in --------------------------------------------------------------------------------
