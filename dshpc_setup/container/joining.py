@@ -66,6 +66,11 @@ def give(paths: Paths) -> Given:
     return Given(key, read_text(f"{paths.state}/users") or "")
 
 
+def given_users(text: str) -> str:
+    """The list of users in what `give` gave; raises ValueError."""
+    return codec.from_json(Given, foreign.value(text, most_bytes=_MOST_BYTES), KEY_SCHEMA).users
+
+
 def take(paths: Paths, slurm: tuple[int, int], text: str) -> bool:
     """Key and users in their places; whether another key was there. Raises DshpcError for a damaged text,
     and changes nothing then."""

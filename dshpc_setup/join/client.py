@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from threading import Thread
 from typing import Any
 
@@ -18,7 +18,7 @@ from dshpc_setup.engine import containers
 from dshpc_setup.environment.model import FOLDER
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.files.atomic import make_folder, write_atomic
-from dshpc_setup.join import cluster_facts, firewall, share, token
+from dshpc_setup.join import cluster_facts, firewall, same_users, share, token
 from dshpc_setup.join.answering import accept_for
 from dshpc_setup.join.asking import Asking
 from dshpc_setup.join.messages import Facts, Given, Reach, Reached, Take
@@ -59,6 +59,7 @@ class Join:
     work: str
     said: tuple[str, ...] = ()
     own_work: bool = False  # the work folder is not the controller's
+    given: str = field(default="", repr=False)  # with the key, by `connect`
 
     @property
     def flags(self) -> Mapping[str, str | None]:
@@ -105,12 +106,14 @@ class Join:
                 done.text,
                 (Fix("Look at its log", "dshpc logs", step="look"),),
             )
+        self.given = taken.given
         if done.stdout.strip() == "changed":  # its daemons run with the key of an earlier join
             containers.restart(machine, container)
 
-    def conclude(self) -> None:
+    def conclude(self, machine: Machine) -> tuple[str, ...]:
         with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too
             self.asking.ask("done")
+        return same_users.words(machine, self.given, self.asking.node)
 
 
 def refuse_settings(flags: Mapping[str, str | None]) -> None:

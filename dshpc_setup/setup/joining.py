@@ -38,8 +38,8 @@ class Joining(Protocol):
         """The container is up and waits for the key: it is given it. Raises DshpcError."""
         ...
 
-    def conclude(self) -> None:
-        """The node takes jobs."""
+    def conclude(self, machine: Machine) -> tuple[str, ...]:
+        """The node takes jobs; what users of it should know, a sentence each."""
         ...
 
 

@@ -130,7 +130,8 @@ def verify_cluster(
             node = settings.node if settings.listens else None
             said = verify.run_first_job(run.machine, settings.container, has_gpu, node)
         if run.options.joining is not None:
-            run.options.joining.conclude()
+            for note in run.options.joining.conclude(run.machine):
+                run.steps.note(note)
         say(f"{said}; {cluster.describe()}")
     serving.follow(run.machine, run.project, run.reporter, settings)
 
