@@ -124,6 +124,7 @@ FILES = {
     ("docs/how-to/ci.md", "text"): "tests/integration/test_ci.py",
     ("docs/how-to/configuration.md", "yaml"): "tests/integration/test_documents_cluster.py",
     ("docs/how-to/dashboard.md", "yaml"): "tests/unit/cli/test_dashboard.py",
+    ("docs/how-to/dashboard.md", "apache"): "tests/integration/test_dashboard_others.py",
     ("docs/how-to/dashboard.md", "nginx"): "tests/integration/test_dashboard_others.py",
     ("docs/how-to/metrics.md", "yaml"): "tests/unit/metrics/test_metrics.py",
     ("docs/how-to/usage.md", "yaml"): "tests/unit/metrics/test_metrics.py",
