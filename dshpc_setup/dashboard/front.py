@@ -21,7 +21,7 @@ from dshpc_setup.dashboard.people import People, Theirs
 from dshpc_setup.dashboard.threads import in_thread
 from dshpc_setup.errors import DshpcError, usage_error
 
-_HEAD_S, _QUIET_S = 20.0, 180.0
+_HEAD_S, _QUIET_S, _AGAIN_S = 20.0, 180.0, 0.1
 _MOST_HEAD = 32 << 10
 _BLOCK = 1 << 16
 _MOST_AT_ONCE = 400
@@ -63,15 +63,33 @@ class Front:
     async def serve(
         self, listening: socket.socket, tls: ssl.SSLContext, ready: Callable[[], None]
     ) -> None:
-        """Until it is cancelled."""
-        server = await asyncio.start_server(
-            self._came, sock=listening, ssl=tls, limit=_BLOCK, ssl_handshake_timeout=_HEAD_S
-        )
-        try:
-            ready()
-            await asyncio.Event().wait()
-        finally:
-            server.close()  # and wait for no page that is open
+        """Until it is cancelled. Who is not the proxy is answered nothing, and holds nothing open: else
+        anybody's idle connections would keep the proxy's waiting."""
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        ready()
+        coming = set[asyncio.Task[None]]()
+        while True:
+            try:
+                came, where = await loop.sock_accept(listening)
+            except OSError:  # it has gone already, or nothing more can be opened at present
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            if not login.is_from(self._proxy, where[0]):
+                came.close()
+                continue
+            task = loop.create_task(self._secured(came, tls))
+            coming.add(task)
+            task.add_done_callback(coming.discard)
+
+    async def _secured(self, came: socket.socket, tls: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_BLOCK)
+        protocol = asyncio.StreamReaderProtocol(reader, self._came)
+        with contextlib.suppress(OSError, TimeoutError, asyncio.TimeoutError):
+            await loop.connect_accepted_socket(
+                lambda: protocol, came, ssl=tls, ssl_handshake_timeout=_HEAD_S
+            )
 
     async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A proxy that is cut off, a browser that goes away: nothing to tell anybody

@@ -70,12 +70,17 @@ def proxy(header: str, addresses: str, names: str) -> Proxy:
     return Proxy(header.lower(), networks, found)
 
 
-def user(of: Proxy, peer: str, headers: Headers) -> tuple[str, Refusal | None]:
-    """The login name, or what is wrong with the request."""
+def is_from(of: Proxy, peer: str) -> bool:
+    """Whether a connection from that address is the proxy's."""
     address = ipaddress.ip_address(peer.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
-    if not any(address in each for each in of.networks):
+    return any(address in each for each in of.networks)
+
+
+def user(of: Proxy, peer: str, headers: Headers) -> tuple[str, Refusal | None]:
+    """The login name, or what is wrong with the request."""
+    if not is_from(of, peer):
         return "", "address"
     values: dict[str, list[str]] = {}
     for name, value in headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import http.server
 import os
@@ -18,13 +19,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
+from dshpc_setup.dashboard import front, login
 from tests.integration.cluster import ROOT, Cluster, as_user, command, environment, run, wait_until
 from tests.integration.shown import blocks
 from tests.integration.web_socket import web_socket
+
+if TYPE_CHECKING:
+    from dshpc_setup.dashboard.people import People
 
 pytestmark = pytest.mark.engines("docker", why="other users reach the cluster through Docker")
 
@@ -174,6 +180,37 @@ def test_it_refuses_to_begin_without(standard: Cluster, pki: Path, people: None)
     refused = as_user(5001, "dshpc", "dashboard", *open_to_all, cwd=standard.folder, env=env)
     assert refused.code == 2, refused
     assert "takes root" in refused.stderr
+
+
+def test_who_is_not_the_proxy_holds_nothing_open(pki: Path) -> None:
+    """Some hundred connections that say nothing would else keep the proxy's waiting."""
+    proxy = login.proxy(HEADER, "127.0.0.2", NAME)
+    tls = front.context(pki / "server.pem", pki / "server.key", None)
+    client = ssl.create_default_context(cafile=f"{pki}/server.pem")
+    door = front.Front(proxy, cast("People", None))  # nobody is led to any
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        at = listening.getsockname()
+
+        async def serve() -> None:
+            serving = asyncio.ensure_future(door.serve(listening, tls, lambda: None))
+            await asyncio.to_thread(over.wait, 60)
+            serving.cancel()
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        thread.start()
+        try:
+            with socket.create_connection(at, 8, ("127.0.0.1", 0)) as stranger:
+                assert stranger.recv(1) == b""
+            with (
+                socket.create_connection(at, 8, ("127.0.0.2", 0)) as raw,
+                client.wrap_socket(raw, server_hostname=NAME) as line,
+            ):
+                line.sendall(f"GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n".encode())
+                assert line.recv(12) == b"HTTP/1.1 401"
+        finally:
+            over.set()
+            thread.join(20)
 
 
 def test_each_user_acts_as_himself(standard: Cluster, pki: Path, people: None) -> None:
