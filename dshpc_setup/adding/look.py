@@ -16,6 +16,8 @@ NEEDED_MIB = 2048  # program, image as a file, and unpacked
 CARRIED = ".carried"  # what we keep in the folder there
 _MARK = "dshpc-look:"
 _MOST_LINE = 1000
+_MANAGERS = ("apt-get", "dnf", "microdnf", "yum", "zypper", "pacman", "apk")
+_TOOLS = ("tar", "gzip", "setsid")
 # launch.sh stands before it, and brings the search for a Python
 _SCRIPT = r"""
 say() { printf 'dshpc-look: %s %s\n' "$1" "$2"; }
@@ -29,10 +31,10 @@ say uid "$(id -u)"
 say libc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
 [ -z "$dshpc_python" ] || say python "${dshpc_answer% *}"
 say refused "$dshpc_refused"
-for manager in apt-get dnf microdnf yum zypper pacman apk; do
+for manager in MANAGERS; do
     ! command -v "$manager" >/dev/null || { say manager "$manager"; break; }
 done
-for tool in tar gzip setsid; do
+for tool in TOOLS; do
     command -v "$tool" >/dev/null || say lacks "$tool"
 done
 at=$folder
@@ -52,7 +54,7 @@ say program "$(cat "$folder/.carried/program" 2>/dev/null)"
 say image "$(cat "$folder/.carried/image" 2>/dev/null)"
 [ ! -e "$folder/.dshpc/joined.json" ] || say joined yes
 say end yes
-"""
+""".replace("MANAGERS", " ".join(_MANAGERS)).replace("TOOLS", " ".join(_TOOLS))
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ def parse(text: str) -> Found:
         if key == "card" and re.fullmatch(r"0x[0-9a-f]{4}", value):
             cards.add(int(value, 16))
         elif key == "lacks":
-            lacks.append(value)
-        else:
+            lacks += [value] if value in _TOOLS else []
+        elif key != "manager" or value in _MANAGERS:  # it stands in commands that a person types
             told.setdefault(key, value.strip())
     return Found(told, frozenset(cards), tuple(lacks))
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from dshpc_setup.builtin import accounts, kernel, trees
 from dshpc_setup.builtin.wanted import Failure, Mount, Step, Storage, Wanted
+from dshpc_setup.files import anchored
 
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
@@ -67,7 +68,8 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
         kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
         tell(_storage(wanted, run))
     with step("mount"):
-        mounts = [Mount(_real(each.source), each.target, each.read_only) for each in wanted.mounts]
+        by_root = wanted.rootfs.ids.way == "root"
+        mounts = [(_held(each.source, by_root=by_root), each) for each in wanted.mounts]
         devices = [(_real(each.source), each.target) for each in wanted.devices]
     resolver = _read("/etc/resolv.conf")
     with step("root"):
@@ -79,7 +81,7 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
         _folder("/proc")
         kernel.mount("proc", "/proc", "proc", _QUIET)
     with step("sys"):
-        _bind(old, Mount("/sys", "/sys", read_only=True))
+        _bind(f"{old}/sys", Mount("/sys", "/sys", read_only=True))
     with step("dev"):
         lay_out_dev(old, devices, single=wanted.rootfs.ids.way == "single", shm_mib=wanted.shm_mib)
     with step("mount"):
@@ -87,8 +89,9 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
             _folder(target)
             mode = "1777" if target == "/tmp" else "0755"
             kernel.mount("tmpfs", target, "tmpfs", kernel.NOSUID | kernel.NODEV, f"mode={mode}")
-        for each in mounts:
-            _bind(old, each)
+        for place, each in mounts:
+            _bind(f"/proc/self/fd/{place}", each)
+            os.close(place)
         if wanted.rootfs.ids.way == "root":
             _hide(old)
     with step("root"):
@@ -166,8 +169,17 @@ def _place(path: str) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
-def _bind(old: str, wanted: Mount) -> None:
-    source = old + wanted.source
+def _held(path: str, *, by_root: bool) -> int:
+    """What lies there, open as a place: what is swapped for a link until it is mounted changes nothing.
+
+    For root no link of others is followed: it would lend what lies in a folder that they may not enter.
+    """
+    if by_root:
+        return anchored.open_file(Path(path), os.O_PATH | os.O_CLOEXEC)
+    return os.open(_real(path), os.O_PATH | os.O_CLOEXEC)
+
+
+def _bind(source: str, wanted: Mount) -> None:
     if stat.S_ISDIR(os.stat(source).st_mode):
         _folder(wanted.target)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -134,7 +135,10 @@ def _did_not_start(record: Record) -> DshpcError:
         "files": "Its host name could not be written.",
         "program": "Its first program could not be started.",
     }[failure.step]
-    said = (failure.place, os.strerror(failure.number) if failure.number else "")
+    if failure.step == "mount" and failure.number == errno.ELOOP:
+        said = (failure.place, "a link on the way can be another user's, and root follows none")
+    else:
+        said = (failure.place, os.strerror(failure.number) if failure.number else "")
     return DshpcError(
         f"The container {record.name} was not started. {why}",
         ": ".join(filter(None, said)) or "no answer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import random
 import signal
@@ -233,6 +234,31 @@ def test_a_home_is_the_users_own(fresh: Cluster, ada: pwd.struct_passwd) -> None
     fresh.configure(*MADE_UP, "--home", "kept").good()
     assert job("cat ~/result; ls -d ~") == f"kept\n/var/lib/dshpc/home/{ADA}\n"
     assert found.exists()
+
+
+@pytest.mark.engines("builtin", why="other engines open what is mounted by its path")
+def test_a_mount_that_was_swapped_for_a_link_is_not_followed(fresh: Cluster, data: Path) -> None:
+    """Whose folder it lies in would have root lend, and write in, what no user is given."""
+    theirs, locked = data / "theirs", data / "locked"
+    for folder in (theirs / "mine", locked / "inner"):
+        folder.mkdir(parents=True)
+    (locked / "inner/secret").write_text("secret\n")
+    locked.chmod(0o700)
+    (theirs / "mine/x").write_text("x\n")
+    os.chown(theirs, 4711, 4711)
+    mount = theirs / "mine"
+    fresh.configure(*MADE_UP, "--mounts", str(mount)).good()
+    mount.rename(theirs / "before")
+    mount.symlink_to(locked / "inner")
+    os.chown(mount, 4711, 4711, follow_symlinks=False)
+    refused = fresh.dshpc("restart")
+    assert refused.code != 0, refused
+    assert "root follows none" in refused.stderr
+    assert fresh.dshpc("srun", "cat", f"{mount}/secret", cwd=fresh.work).code != 0
+    mount.unlink()
+    (theirs / "before").rename(mount)
+    fresh.dshpc("up").good()
+    assert fresh.dshpc("srun", "cat", f"{mount}/x", cwd=fresh.work).good().stdout == "x\n"
 
 
 def test_a_project_that_jobs_see_starts_and_keeps_its_own_folder_to_itself(fresh: Cluster) -> None:

