@@ -53,18 +53,20 @@ def _run(lines: Sequence[str], arguments: Sequence[str]) -> list[int]:
     first, *beside = lines
     with ExitStack() as stack:
         started: list[IO[bytes]] = []
-        with _ended([]) as running:
-            for line in beside:
-                output: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
-                running.append(_started(argv(line), output))
-                started.append(output)
-            running.insert(0, _started(argv(first)))
-            codes = [process.wait() for process in running]
-        sys.stdout.flush()
-        for printed in started:
-            printed.seek(0)
-            sys.stdout.buffer.write(printed.read())
-        sys.stdout.flush()
+        try:
+            with _ended([]) as running:
+                for line in beside:
+                    output: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
+                    running.append(_started(argv(line), output))
+                    started.append(output)
+                running.insert(0, _started(argv(first)))
+                codes = [process.wait() for process in running]
+        finally:  # Ctrl-C, too: what had failed by then is seen
+            sys.stdout.flush()
+            for printed in started:
+                printed.seek(0)
+                sys.stdout.buffer.write(printed.read())
+            sys.stdout.flush()
     return codes
 
 
