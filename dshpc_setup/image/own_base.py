@@ -20,12 +20,13 @@ from dshpc_setup.builtin_client import images
 from dshpc_setup.debian import base, inside
 from dshpc_setup.engine.images import debian_arch
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import atomic
+from dshpc_setup.files import atomic, locks
 from dshpc_setup.image.root_scripts import SLIM
 from dshpc_setup.machine import Machine
 from dshpc_setup.terminal.reporter import Reporter
 
 _SLIM_S = 120.0
+_MAKE_S = 1800.0  # as debootstrap is given
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _LEFT_OUT = "".join(f"path-exclude=/usr/share/{what}/*\n" for what in ("man", "info", "locale"))
 
@@ -68,12 +69,18 @@ def archive(machine: Machine, ids: Ids, source: base.Archive, reporter: Reporter
     named = json.dumps(["base", asdict(source), SLIM, _LEFT_OUT], default=str)
     place = cache.folder(machine.env)
     atomic.make_folder(place, mode=0o700)
-    root = rootfs.make(machine, hashlib.sha256(named.encode()).hexdigest(), ids, fill)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".base-", dir=place) as made:
-            tar = Path(made) / "base.tar"
-            if (why := images.pack(machine, root, tar)) is not None:
-                raise DshpcError("The base image could not be packed.", why)
-            yield tar
-    finally:
-        rootfs.remove_all(machine, root.digest)
+    # Another run would find the same root, and have it removed under it
+    with locks.held(place / "base.lock", _MAKE_S) as ours:
+        if not ours:
+            raise DshpcError(
+                "Another run is making the base image.", f"{place}/base.lock is locked."
+            )
+        root = rootfs.make(machine, hashlib.sha256(named.encode()).hexdigest(), ids, fill)
+        try:
+            with tempfile.TemporaryDirectory(prefix=".base-", dir=place) as made:
+                tar = Path(made) / "base.tar"
+                if (why := images.pack(machine, root, tar)) is not None:
+                    raise DshpcError("The base image could not be packed.", why)
+                yield tar
+        finally:
+            rootfs.remove_all(machine, root.digest)
