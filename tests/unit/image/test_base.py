@@ -8,7 +8,7 @@ import pytest
 from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Engine, Platform
-from dshpc_setup.image import debootstrap
+from dshpc_setup.image import debootstrap, own_base
 from dshpc_setup.image.base import ensure_base, find_base, local_tag, replaceable
 from dshpc_setup.image.mirror import Mirror
 from dshpc_setup.settings import Settings
@@ -79,7 +79,11 @@ def test_an_engine_that_does_not_answer_is_no_missing_image() -> None:
     assert "Cannot connect" in caught.value.details
 
 
-def test_a_refusal_to_install_debootstrap_says_what_else_there_is() -> None:
+def test_a_refusal_to_install_debootstrap_says_what_else_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The made-up machine asks in this process, which would be in the trial's namespaces from then on
+    monkeypatch.setattr(own_base, "find_ids", lambda *_: None)
     machine = FakeMachine(
         {
             INSPECT: [NOT_THERE],
