@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -154,18 +155,24 @@ def _make(
     from dshpc_setup.image import builtin_layers, own_base
 
     arch = _arch(facts)
-    if (ids := own_base.find_ids(machine, arch)) is not None:
-        try:
+    with ExitStack() as stack:
+        made: Path | None = None
+        if (ids := own_base.find_ids(machine, arch)) is not None:
             source = builtin_layers.archive(machine, facts, settings)
-            with own_base.archive(machine, ids, source, reporter) as made:
-                return _imported(machine, made, arch, reporter)
-        except DshpcError as error:
-            # An archive that a site signs itself, or that lacks a suite: debootstrap knows more of them
-            reporter.note(f"{error.brief} debootstrap is tried.")
-    site = gather_site(machine)
-    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
-    plan = debootstrap.recipe(machine, facts, mirror, site, reporter, interactive=interactive)
-    with debootstrap.archive(machine, plan, reporter, interactive=interactive) as made:
+            try:
+                made = stack.enter_context(own_base.archive(machine, ids, source, reporter))
+            except DshpcError as error:
+                # An archive that a site signs itself, or that lacks a suite: debootstrap knows more of them
+                reporter.note(f"{error.brief} debootstrap is tried.")
+        if made is None:
+            site = gather_site(machine)
+            mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
+            plan = debootstrap.recipe(
+                machine, facts, mirror, site, reporter, interactive=interactive
+            )
+            made = stack.enter_context(
+                debootstrap.archive(machine, plan, reporter, interactive=interactive)
+            )
         return _imported(machine, made, arch, reporter)
 
 
