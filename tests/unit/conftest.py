@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dshpc_setup.builtin import kernel
 from dshpc_setup.terminal import command_names
 
 FORBIDDEN = frozenset(
@@ -48,6 +49,19 @@ def _no_world() -> Iterator[None]:
     _watching = True
     yield
     _watching = False
+
+
+@pytest.fixture(autouse=True)
+def _no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that is asked in this process would take all tests after it along; no event tells of it."""
+
+    def forbidden(*arguments: object) -> None:
+        raise ForbiddenInUnitTest(
+            f"namespaces{arguments!r}: give the code under test a fake Machine"
+        )
+
+    for name in ("unshare", "setns"):
+        monkeypatch.setattr(kernel, name, forbidden)
 
 
 @pytest.fixture(autouse=True)
