@@ -611,6 +611,32 @@ def test_what_an_earlier_start_left_is_not_believed_by_any_of_its_readers(fresh:
     assert json.loads(fresh.exec("sh", "-c", READ_REPORT)) == told
 
 
+# What a command typed in this moment does to it: a file comes while its folder is removed
+RM = r"""#!/bin/sh
+/bin/rm "$@"
+for last; do :; done
+case "$1 $last" in
+"-rf "*dshpc*) mkdir -p "$last/exec" && : >"$last/exec/.token" && echo "rm: not empty" >&2 && exit 1 ;;
+esac
+"""
+
+
+def test_a_command_typed_while_the_first_process_clears_up_does_not_end_the_container(
+    fresh: Node, tmp_path: Path
+) -> None:
+    fresh.run()
+    ready(fresh)
+    (tmp_path / "rm").write_text(RM)
+    (tmp_path / "rm").chmod(0o755)
+    docker("cp", str(tmp_path / "rm"), f"{fresh.name}:/usr/local/bin/rm")
+    assert fresh.restart()["ready"], fresh.log()
+    assert "rm: not empty" in fresh.log()
+    assert fresh.exec("ls", "/run/dshpc/exec") == ""  # nothing of the earlier start
+    docker("exec", fresh.name, "/bin/rm", "/usr/local/bin/rm")
+    assert fresh.restart()["ready"], fresh.log()
+    assert fresh.exec("sh", "-c", "ls -d /run/.dshpc-old.* 2>/dev/null || true") == ""
+
+
 def test_a_container_that_is_stopped_before_its_first_step_ends_at_once(fresh: Node) -> None:
     fresh.run()
     ready(fresh)
