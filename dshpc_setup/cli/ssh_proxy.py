@@ -11,7 +11,7 @@ import os
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_caller, exec_stdin
-from dshpc_setup.cli.ssh_stream import Stream, as_one
+from dshpc_setup.cli.ssh_stream import Stream, as_one, hung_up
 from dshpc_setup.ssh import enter, names, place
 
 TYPE_CHECKING = False
@@ -85,7 +85,10 @@ def _at_hand(runtime: dict[str, Any], name: str) -> int | None:
     home = exec_caller.own_home(runtime, os.geteuid())
     if home is None or exec_caller.calling_user(os.environ)[0] != os.geteuid():
         return None
-    return enter.at_hand(place.in_home(home, str(runtime.get("prefix"))), name, say=os.isatty(2))
+    with hung_up():
+        return enter.at_hand(
+            place.in_home(home, str(runtime.get("prefix"))), name, say=os.isatty(2)
+        )
 
 
 def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:

@@ -493,7 +493,7 @@ def test_two_users_reach_their_own_sessions_alone(users: tuple[User, User]) -> N
         # Their homes are the machine's, and the sockets in them: who has a job there needs no engine
         for one in users:
             without = run(one.argv("gpu", "id -un"), env={"DOCKER_HOST": "unix:///nowhere"})
-            assert without.good().stdout == f"{one.name}\n"
+            assert (without.good().stdout, without.stderr) == (f"{one.name}\n", "")
         place = f"{lines[0][2]}/.local/state/dshpc-ssh-{ada.cluster.prefix}"
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}/gpu.sock')"
         for script in (
