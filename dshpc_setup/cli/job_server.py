@@ -161,6 +161,7 @@ def _code(line: Line, incoming: Incoming, folder: str, token: str) -> Program:
 
 LAB = Server("lab", "JupyterLab", jupyter.address, _lab)
 CODE = Server(code_server.NAME, code_server.TITLE, code_server.address, _code)
+SERVERS = {each.name: each for each in (LAB, CODE)}
 
 
 @dataclass(frozen=True)

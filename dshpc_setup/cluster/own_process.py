@@ -15,6 +15,7 @@ from pathlib import Path
 import dshpc_setup
 from dshpc_setup.builtin import processes
 from dshpc_setup.builtin.processes import Process
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
 
 LOG = "supervisor.log"  # as units names it
@@ -35,6 +36,20 @@ def program(arguments: Sequence[str], folder: str = ".") -> list[str]:
 def lies_in_cache(inside: Path) -> bool:
     """As what uvx runs does: uv may empty it under a process that goes on (`uv cache clean`, `prune`)."""
     return any((above / "CACHEDIR.TAG").exists() for above in inside.parents)
+
+
+def need_lasting(why: str, then: str, inside: Path | None = None) -> None:
+    """Raises DshpcError where this program (`inside`: that environment's) lies in a cache, as with uvx;
+    `then`: what to type with the one that is installed for good."""
+    if lies_in_cache(inside or Path(sys.prefix)):
+        raise DshpcError(
+            "This dshpc lies in a cache that is emptied now and then.",
+            why,
+            (
+                Fix("Install it for good", "uv tool install 'dshpc-setup[dashboard]'"),
+                Fix("Then, with that one", then),
+            ),
+        )
 
 
 def start(machine: Machine, folder: Path, arguments: Sequence[str], about: str) -> Process | None:

@@ -13,6 +13,8 @@ from dshpc_setup.cluster.owner import steps as owner_steps
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.engine.privilege import caller
+from dshpc_setup.engine_client import IDS_LABEL
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import Machine
@@ -71,6 +73,12 @@ def container_of(machine: Machine, project: Project, node: str | None) -> Contai
             "List them: dshpc node list",
         )
     return others[node]
+
+
+def one_user(machine: Machine, found: Container) -> str | None:
+    """Who a container's root is on this machine, where root is all that it has: its jobs are those of who
+    asks. None where it has users."""
+    return caller(machine).name if found.labels.get(IDS_LABEL) == "single" else None
 
 
 def workers_of(machine: Machine, cluster: Target) -> dict[str, Container]:

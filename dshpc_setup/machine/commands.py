@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from dshpc_setup import signals
-from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine import CommandResult, since_ms
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import State
@@ -58,9 +58,9 @@ def run(
                     start_new_session=not _may_ask(command),
                 )
         except (FileNotFoundError, NotADirectoryError) as error:  # a file may stand on the PATH
-            return CommandResult(command, "absent", None, "", str(error), _since(started))
+            return CommandResult(command, "absent", None, "", str(error), since_ms(started))
         except OSError as error:
-            return CommandResult(command, "denied", None, "", str(error), _since(started))
+            return CommandResult(command, "denied", None, "", str(error), since_ms(started))
         except BaseException:  # Ctrl-C as it began
             if child is not None:
                 _kill(child)
@@ -80,7 +80,7 @@ def run(
         if state == "error":
             stderr = f"it printed more than {_MOST_BYTES >> 20} MiB, and was ended\n{stderr}"
         code = child.returncode if state == "present" else None
-        return CommandResult(command, state, code, stdout, stderr, _since(started))
+        return CommandResult(command, state, code, stdout, stderr, since_ms(started))
 
 
 def _scratch() -> IO[bytes]:
@@ -200,7 +200,3 @@ def _text(stream: IO[bytes], most: int) -> str:
 
 def _size(stream: IO[bytes]) -> int:
     return os.fstat(stream.fileno()).st_size
-
-
-def _since(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 1)

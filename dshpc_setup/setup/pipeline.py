@@ -134,6 +134,7 @@ class Configure:
         if run.options.joining is None and not run.options.dry_run:
             refuse_keyless(run.machine, settings)
         if run.options.replayed is None:
+            shared_folders.need_followed(settings, facts)
             settings = shared_folders.with_homes(run.machine, run.project, settings, facts)
             settings = toolkits.with_toolkits(run.project, settings)
             if settings.toolkits:

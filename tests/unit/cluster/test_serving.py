@@ -10,6 +10,7 @@ import pytest
 
 from dshpc_setup.cluster import serving
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.join import giving, tokens
 from dshpc_setup.project.folder import Project
 from tests.unit.engine.fake import FakeMachine
 
@@ -25,3 +26,6 @@ def test_nothing_is_kept_from_a_cache(tmp_path: Path, monkeypatch: pytest.Monkey
         serving._start(machine, Project(tmp_path), serving.SERVICES[0], "127.0.0.1:1")
     assert "uv tool install" in refused.value.details
     assert not (tmp_path / serving.SERVICES[0].folder).exists()
+    with pytest.raises(DshpcError, match="in a cache"):
+        giving.give(machine, Project(tmp_path), "1h", once=False)
+    assert not (tmp_path / tokens.FOLDER).exists()

@@ -67,6 +67,15 @@ def test_what_slurm_knows_of_it_is_compared(was: str, now: str) -> None:
     assert not worker.is_same(SHOWN.replace(was, now), entry.values)
 
 
+def test_its_port_is_compared_where_slurm_tells_one() -> None:
+    entry = slurm_conf.node(TEXTS["slurm.conf"], "lab-2")
+    assert entry is not None
+    wanted = {**entry.values, "port": "28047"}
+    assert worker.is_same(SHOWN, wanted)
+    assert worker.is_same(f"{SHOWN} Port=28047 ", wanted)
+    assert not worker.is_same(f"{SHOWN} Port=28049 ", wanted)
+
+
 def test_a_node_without_gpus_is_the_same() -> None:
     line = "NodeName=lab-3 CPUTot=8 AvailableFeatures=(null) Gres=(null) RealMemory=14374"
     assert worker.is_same(line, {"cpus": "8", "realmemory": "14374"})

@@ -11,7 +11,7 @@ from dshpc_setup.container import metrics_answer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.metrics import families, served
 from dshpc_setup.project.folder import project_at
-from dshpc_setup.settings import load, texts
+from dshpc_setup.settings import addresses, load, texts
 from tests.integration.shown import blocks
 
 SDIAG = """\
@@ -88,7 +88,7 @@ def test_a_label_holds_no_sign_that_is_none() -> None:
     ],
 )
 def test_where_it_listens(text: str, wanted: tuple[str, int]) -> None:
-    assert served.address(texts.listener(text)) == wanted
+    assert served.address(addresses.listener(text)) == wanted
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/metrics.md", "docs/how-to/usage.md"])
@@ -112,11 +112,11 @@ def test_the_settings_of_the_pages_are_some(page: str) -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"127\.0\.0\.1:9410"):
-        texts.listener(text)
+        addresses.listener(text)
 
 
 def test_off_serves_nothing() -> None:
-    assert texts.listener("off") == "off"
+    assert addresses.listener("off") == "off"
     with pytest.raises(DshpcError, match="off"):
         served.address("off")
 
