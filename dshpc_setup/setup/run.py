@@ -49,6 +49,7 @@ class Run:
     reporter: StepReporter
     engine: engine_choice.Kind = "docker"  # what starts the container
     is_written: bool = False
+    has_image_of_file: bool = False  # Docker's is not built here
     inputs: str = ""  # of what was rendered
     memory_mib: int | None = None  # of the node, in it
     replaced: list[str | None] = field(default_factory=list)  # ids of images no longer to be used
@@ -72,8 +73,8 @@ class Run:
 
     @property
     def makes_whole_image(self) -> bool:
-        """Whether the image is made here as a whole: these engines have no base image."""
-        return self.engine != "docker"
+        """Whether the image is made, or came, as a whole: with no base image, and not by Docker's build."""
+        return self.engine != "docker" or self.has_image_of_file
 
     def through(self, kind: engine_choice.Kind) -> None:
         """From here on the machine is seen through that engine."""
