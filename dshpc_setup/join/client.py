@@ -107,7 +107,8 @@ class Join:
                 (Fix("Look at its log", "dshpc logs", step="look"),),
             )
         self.given = taken.given
-        if done.stdout.strip() == "changed":  # its daemons run with the key of an earlier join
+        # Of an earlier join the daemons run with another key, and could not be given this one as they run
+        if done.stdout.strip() == "changed":
             containers.restart(machine, container)
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
@@ -131,7 +132,8 @@ def refuse_settings(flags: Mapping[str, str | None]) -> None:
 def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     """All proofs; raises DshpcError, and nothing has been written then."""
     found = token.read(wanted.token)
-    node = wanted.node or node_name(machine.read("/proc/sys/kernel/hostname").text or "")
+    host = machine.read("/proc/sys/kernel/hostname").text or ""
+    node = wanted.node or str(project.read_note(JOINED).get("node") or node_name(host))
     asking = Asking(found, node)
     sent = time.time()
     facts = asking.asked(Facts, "facts")

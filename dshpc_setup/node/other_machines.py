@@ -44,10 +44,12 @@ def give_key(rest: list[str]) -> int:
 def take_key(rest: list[str]) -> int:
     from dshpc_setup.container import joining
     from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.machine.local import LocalMachine
 
     no_arguments(rest)
     changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
-    print("changed" if changed else "ok")
+    in_force = not changed or joining.take_up(LocalMachine(), own_paths())
+    print("ok" if in_force else "changed")
     return 0
 
 
