@@ -21,7 +21,7 @@ from dshpc_setup.files.atomic import make_folder, write_atomic
 from dshpc_setup.join import cluster_facts, firewall, same_users, share, token
 from dshpc_setup.join.answering import accept_for
 from dshpc_setup.join.asking import Asking
-from dshpc_setup.join.messages import Facts, Given, Reach, Reached, Take
+from dshpc_setup.join.messages import Done, Facts, Given, Reach, Reached, Take
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
 from dshpc_setup.project.folder import JOINED, Project
@@ -35,6 +35,10 @@ _TAKE_S = 60.0
 _PLAIN = (
     "Traffic between the machines is not encrypted: Debian's Slurm has no TLS. Whoever can listen on the "
     "network between them can read scripts, output and environments of jobs. What to do: docs/security.md."
+)
+_ENFORCED = (
+    "The cluster has the tier enforced: its container here gets SYS_ADMIN, so whoever is root on the "
+    "controller's machine is as good as root on this one: docs/security.md."
 )
 
 
@@ -71,6 +75,7 @@ class Join:
                 for name in cluster_facts.SHARED
                 if name in facts.settings
             },
+            "prefix": facts.prefix,
             "slurm_ports": ",".join(map(str, facts.slurm_ports)),
             "srun_ports": "-".join(map(str, facts.srun_ports)),
             "listen": self.listen,
@@ -113,7 +118,7 @@ class Join:
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
         with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too
-            self.asking.ask("done")
+            self.asking.ask("done", asdict(Done(same_users.of_this_machine(machine))))
         return same_users.words(machine, self.given, self.asking.node)
 
 
@@ -134,12 +139,13 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     found = token.read(wanted.token)
     host = machine.read("/proc/sys/kernel/hostname").text or ""
     node = wanted.node or str(project.read_note(JOINED).get("node") or node_name(host))
+    _refuse_name(node, "")
     asking = Asking(found, node)
     sent = time.time()
     facts = asking.asked(Facts, "facts")
     apart = facts.clock - (sent + time.time()) / 2
     _refuse_cluster(project, facts.prefix)
-    _refuse_name(node, facts)
+    _refuse_name(node, facts.prefix)
     _refuse_version(facts)
     _refuse_clock(apart)
     shared = share.look(wanted.work or facts.work, facts.probe)
@@ -153,6 +159,7 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
         f"The cluster {facts.prefix} at {facts.address} answers: Slurm {facts.slurm}, the clocks are "
         f"{abs(apart):.1f} s apart, and the machines reach each other's ports.",
         *shared.words(facts.address, address),
+        *((_ENFORCED,) if facts.settings.get("isolation") == "enforced" else ()),
         _PLAIN,
     )
     work = wanted.work or (facts.work if shared.is_same else "")
@@ -165,12 +172,13 @@ def node_name(host: str) -> str:
     return name if name[:1].isalpha() else f"node-{name}".rstrip("-")
 
 
-def _refuse_name(node: str, facts: Facts) -> None:
+def _refuse_name(node: str, prefix: str) -> None:
+    """`prefix`: of the cluster; "" where it is not known yet."""
     try:
         texts.prefix(node)
-        if re.fullmatch(rf"{re.escape(facts.prefix)}-\d+", node):
+        if re.fullmatch(rf"{re.escape(prefix)}-\d+", node):
             raise ValueError("is what a node on the controller's own machine would be called")
-        if node == facts.prefix:
+        if node == prefix:
             raise ValueError("is the controller's node")
     except ValueError as error:
         raise usage_error(

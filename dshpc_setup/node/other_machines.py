@@ -53,6 +53,31 @@ def take_key(rest: list[str]) -> int:
     return 0
 
 
+def keep_users(rest: list[str]) -> int:
+    import sys
+
+    from dshpc_setup.container import other_users
+
+    if len(rest) != 1:
+        raise wrong_usage(
+            "dshpc-node keep-users takes NODE, and lines of a passwd file from stdin."
+        )
+    other_users.keep(own_paths(), rest[0], sys.stdin.read(other_users.MOST_BYTES))
+    return 0
+
+
+def listen_anew(rest: list[str]) -> int:
+    import os
+
+    from dshpc_setup import settings
+    from dshpc_setup.container import far
+    from dshpc_setup.machine.local import LocalMachine
+
+    no_arguments(rest)
+    far.listen_anew(LocalMachine(), own_paths(), settings.of_container(os.environ))
+    return 0
+
+
 def collect_offers(rest: list[str]) -> int:
     from dshpc_setup.container import far
     from dshpc_setup.machine.local import LocalMachine

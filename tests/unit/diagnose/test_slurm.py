@@ -34,6 +34,7 @@ BY_ID = {check.id: check for check in slurm.CHECKS}
 
 # Where it must fire (warn or error), and a near miss where it must not
 FIRES: dict[str, tuple[str, str]] = {
+    "DSH-SL-068": ("user-other", "healthy"),
     "DSH-SL-001": ("exited", "restarted-once"),
     "DSH-SL-002": ("drained-own", "slurmd-killed-lately"),
     "DSH-SL-004": ("killed-out-of-memory", "process-killed-out-of-memory"),

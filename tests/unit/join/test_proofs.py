@@ -46,12 +46,12 @@ def test_clocks_up_to_five_seconds_apart() -> None:
 @pytest.mark.parametrize("name", ["lab", "lab-3", "Lab", "", "a b", "-x"])
 def test_names_that_no_other_machine_can_have(name: str) -> None:
     with pytest.raises(DshpcError):
-        client._refuse_name(name, FACTS)
+        client._refuse_name(name, FACTS.prefix)
 
 
 @pytest.mark.parametrize("name", ["lab2", "lab-gpu", "node-3"])
 def test_names_that_one_can(name: str) -> None:
-    client._refuse_name(name, FACTS)
+    client._refuse_name(name, FACTS.prefix)
 
 
 @pytest.mark.parametrize(
