@@ -29,6 +29,7 @@ from dshpc_setup.settings import BY_NAME, texts
 from dshpc_setup.terminal.sanitize import listed
 
 CLOCK_S = 5.0
+OWN_WORK = "work"  # in the folder that it joins from
 _REACH_S = 5.0
 _LISTEN_S = 20.0
 _TAKE_S = 60.0
@@ -81,6 +82,16 @@ class Join:
             "listen": self.listen,
             **({"work": self.work} if self.work else {}),
         }
+
+    @property
+    def one_user(self) -> bool:
+        return self.facts.slurm_uid == 0
+
+    def without_share(self) -> bool:
+        had, self.own_work = not self.own_work, True
+        if had and self.work == self.facts.work:
+            self.work = OWN_WORK
+        return had
 
     @property
     def note(self) -> Mapping[str, Any]:

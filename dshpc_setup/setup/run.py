@@ -64,8 +64,12 @@ class Run:
         self.was_there = bool(self.project.manifest) if self.options.replayed is None else False
         self.flags = dict(self.options.flags)
         if self.options.joining is not None:
-            self.flags.update(self.options.joining.flags)
-            self.project.joining = self.options.joining.note
+            self.joins(self.options.joining)
+
+    def joins(self, joining: Joining) -> None:
+        """As it says now."""
+        self.flags.update(joining.flags)
+        self.project.joining = joining.note
 
     @property
     def report(self) -> Report:

@@ -193,3 +193,14 @@ def test_programs_and_libraries_tell_their_processor(tmp_path: Path) -> None:
     assert {machine.binary(f"/{name}").state for name in ("script", "empty", "")} == {"unsupported"}
     assert {machine.binary(f"/{name}").state for name in ("none", "nowhere", "new/x")} == {"absent"}
     assert machine.binary("/\0").state == "error"
+
+
+def test_a_line_without_an_end_is_told_in_parts() -> None:
+    """Of a machine that is asked by ssh, say: it would be kept in memory for as long as it goes on."""
+    told: list[str] = []
+    done = LocalMachine().run(
+        ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"], deadline_s=20, on_line=told.append
+    )
+    assert done.ok
+    assert "".join(told) == "x" * 3_000_000
+    assert len(told) > 1
