@@ -178,6 +178,9 @@ class Desk:
         return Answer(asdict(Given(given.stdout)))
 
     def _done(self, question: Question, told: Done, seen: str) -> Answer:
+        token = tokens.known(self.cluster.project, question.id, question.secret)
+        if token is None or _user(question, seen) not in token.used_by:
+            return _refuse("malformed", "this machine has not been given the key for this token")
         containers.exec_in(
             self.machine,
             self.cluster.container,

@@ -40,7 +40,7 @@ def told(**more: object) -> tuple[str, bytes]:
 
 def machine(there: dict[str, str] | None, folder: Path) -> FakeMachine:
     image = {"Id": "sha256:1", "Architecture": "amd64", "Size": 1, "Config": {"Labels": there}}
-    found = Answer(json.dumps(image)) if there is not None else Answer("", "No such image", 1)
+    found = Answer(json.dumps(image)) if there is not None else Answer("", 1, "No such image")
     return FakeMachine(
         programs={"docker"},
         env={"XDG_CACHE_HOME": str(folder)},
