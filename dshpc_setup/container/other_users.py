@@ -29,7 +29,7 @@ MOST_BYTES = 512 << 10  # some 25,000 users
 def keep(paths: Paths, node: str, lines: str) -> None:
     """The users of that node's machine, as lines of a passwd file, of which names and numbers are kept."""
     folder = paths.at(f"{NODES}/{node}")
-    if not _NAME.fullmatch(node) or not os.path.isdir(folder):
+    if not _NAME.fullmatch(node) or node.startswith(".") or not os.path.isdir(folder):
         raise usage_error(f"There is no node {plain(node)}.")
     kept = "".join(f"{name}:x:{uid}\n" for name, uid in _pairs(lines.splitlines()))
     replace_text(f"{folder}/{_FILE}", kept, mode=0o600)
