@@ -178,5 +178,5 @@ def test_a_new_key_goes_there_by_the_same_way(two: Two) -> None:
     with two.client.with_file("authorized", ""):
         line = two.first.argv("env", two.client.path, *command("dshpc", "node", "add", "--again"))
         done = run(line, cwd=two.first.folder)
-    assert done.code == 2
+    assert done.code == 3
     assert f"{NODE} has not joined anew: {two.second.address} does not let" in done.stderr
