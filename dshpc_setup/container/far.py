@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import ipaddress
 import os
 import re
 import zlib
@@ -73,6 +74,16 @@ def _name_hosts(paths: Paths, settings: Settings) -> bool:
     wanted = {settings.node: own_address(settings)}
     if settings.place.is_joined:
         wanted[settings.prefix] = settings.place.controller
+    return _lead(paths, wanted)
+
+
+def lead_to_controller(paths: Paths, settings: Settings, address: str) -> bool:
+    """The controller's name leads there, until the next start; whether it led elsewhere."""
+    ipaddress.IPv4Address(address)
+    return _lead(paths, {settings.prefix: address})
+
+
+def _lead(paths: Paths, wanted: Mapping[str, str]) -> bool:
     path = paths.at("/etc/hosts")
     before = read_text(path) or ""
     text = hosts_with(before, wanted)

@@ -106,13 +106,13 @@ class Join:
         for name, text in self.facts.environment.items():
             write_atomic(folder / name, text, owner=self.project.owner)
 
-    def connect(self, machine: Machine, container: str) -> None:
+    def connect(self, machine: Machine, container: str) -> bool:
         about = cluster_facts.about(machine, container)
         taken = self.asking.asked(Given, "take", asdict(Take(about.slurm, about.slurm_uid)))
         done = containers.exec_in(
             machine,
             container,
-            ["dshpc-node", "take-key"],
+            ["dshpc-node", "take-key", self.facts.address],
             deadline_s=_TAKE_S,
             stdin=taken.given,
         )
@@ -124,8 +124,15 @@ class Join:
             )
         self.given = taken.given
         # Of an earlier join the daemons run with another key, and could not be given this one as they run
-        if done.stdout.strip() == "changed":
-            containers.restart(machine, container)
+        if done.stdout.strip() != "changed":
+            return True
+        if (
+            self.project.read_note(JOINED).get("controller", self.facts.address)
+            != self.facts.address
+        ):
+            return False  # it would look for the controller where that was; it is about to be made anew
+        containers.restart(machine, container)
+        return True
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
         with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too

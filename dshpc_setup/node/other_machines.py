@@ -42,13 +42,20 @@ def give_key(rest: list[str]) -> int:
 
 
 def take_key(rest: list[str]) -> int:
-    from dshpc_setup.container import joining
+    import os
+
+    from dshpc_setup import settings
+    from dshpc_setup.container import far, joining
     from dshpc_setup.container.run import slurm_user
     from dshpc_setup.machine.local import LocalMachine
 
-    no_arguments(rest)
+    if len(rest) != 1:
+        raise wrong_usage(
+            "dshpc-node take-key takes the controller's ADDRESS, and a key from stdin."
+        )
     changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
-    in_force = not changed or joining.take_up(LocalMachine(), own_paths())
+    moved = far.lead_to_controller(own_paths(), settings.of_container(os.environ), *rest)
+    in_force = not (changed or moved) or joining.take_up(LocalMachine(), own_paths())
     print("ok" if in_force else "changed")
     return 0
 

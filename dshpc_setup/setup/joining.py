@@ -45,8 +45,9 @@ class Joining(Protocol):
         """The files that the image is made from."""
         ...
 
-    def connect(self, machine: Machine, container: str) -> None:
-        """The container is up and waits for the key: it is given it. Raises DshpcError."""
+    def connect(self, machine: Machine, container: str) -> bool:
+        """The container is up and waits for the key: it is given it. False of one of an earlier join that
+        could not take it as it is, and is to be made anew. Raises DshpcError."""
         ...
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
@@ -92,7 +93,8 @@ def rejoined(machine: Machine, settings: Settings, joining: Joining) -> bool:
     found = containers.inspect(machine, settings.container)
     if found is None or not found.running:
         return False
-    joining.connect(machine, settings.container)
+    if not joining.connect(machine, settings.container):
+        return False
     verify.wait_ready(machine, settings.container)
     return True
 
