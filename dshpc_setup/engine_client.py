@@ -146,6 +146,10 @@ class Client:
         """Make a container that is never started; its id is printed."""
         return [*self.program, "create", image]
 
+    def put(self, container: str, file: str, path: str) -> list[str]:
+        """Copy a file into a container, which need not run."""
+        return [*self.program, "cp", file, f"{container}:{path}"]
+
     def export(self, container: str, file: str) -> list[str]:
         """Write the file system of a container as a tar."""
         return [*self.program, "export", "--output", file, container]

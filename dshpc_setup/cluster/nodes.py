@@ -245,8 +245,18 @@ def lines(now: NodesNow) -> list[str]:
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    told += [f"{it.name}: {it.reason}" for it in now.nodes if it.reason]
+    told += [f"{it.name}: {_why(it.reason)}" for it in now.nodes if it.reason]
     return told + ([f"{now.silent}: see dshpc status"] if now.silent else [])
+
+
+def _why(reason: str) -> str:
+    """The reason, in words where it is one of ours that somebody has to do something about."""
+    if reason != slurm_nodes.FORMER_KEY:
+        return reason
+    return (
+        "it has the key of before the last key rotate, and must join anew: dshpc node add --again, or "
+        "dshpc node token"
+    )
 
 
 def shown(machine: Machine, project: Project, node: NodeNow) -> list[str]:
@@ -257,7 +267,7 @@ def shown(machine: Machine, project: Project, node: NodeNow) -> list[str]:
     told = [
         ("Node", f"{node.name}, {node.role}, on {node.host}"),
         ("Container", node.container or "none"),
-        ("State", node.state + (f" ({node.reason})" if node.reason else "")),
+        ("State", node.state + (f" ({_why(node.reason)})" if node.reason else "")),
         ("GPUs", node.gres or "none"),
         ("Address", node.address or "not known"),
         ("Last seen", node.last_seen or "not known"),

@@ -11,11 +11,12 @@ import contextlib
 import os
 import re
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dshpc_setup import codec
-from dshpc_setup.container import accounts, key_set, keys, users
+from dshpc_setup.container import accounts, daemons, key_set, keys, status, users
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files.storage import read_text, replace_bytes, replace_text
@@ -98,6 +99,23 @@ def take(paths: Paths, slurm: tuple[int, int], text: str) -> bool:
         os.makedirs(os.path.dirname(paths.key), exist_ok=True)
         replace_bytes(paths.key, key, 0o600, slurm)
     return before not in (None, key)
+
+
+def take_up(machine: Machine, paths: Paths) -> bool:
+    """Another key than before is in force on a node that has joined anew, and jobs there go on; False where
+    a start of the container is needed for it."""
+    if (status.read(paths) or {}).get("phase") != "ready":
+        return False
+    node, since = (read_text(f"{paths.run}/node") or "").strip(), time.time()
+    try:
+        if not keys.slurmd_takes_up(machine, paths):
+            return False
+        # It was taken out while it had the former key: cluster/key.py
+        found = daemons.wait_registered(machine, node, since)
+        daemons.take_back(machine, node, found, fresh=False)
+    except DshpcError:
+        return False
+    return True
 
 
 def read_stdin() -> str:

@@ -120,7 +120,9 @@ class Sampler:
         self._has_live = bool(self.jobs)
 
     def _live(self, run: Run) -> LiveJob:
-        return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), self._held(run))
+        """Of several nodes the note of a run does not say on which it is: its GPUs are told with that."""
+        held = () if allocated_gpus.has_several_nodes(self.places.nodes) else self._held(run)
+        return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), held)
 
     def _held(self, run: Run, node: str | None = None) -> tuple[HeldGpu, ...]:
         """Of a run on one node, by default this one."""
@@ -130,6 +132,11 @@ class Sampler:
             HeldGpu(gpu.index, gpu.uuid, gpu.type, places.node or self.node)
             for gpu in places.of_variables(seen)
         )
+
+    def _held_here(self, job: SlurmJob) -> tuple[HeldGpu, ...]:
+        """By the notes of its steps, of one on this node alone."""
+        run = runs.read(job.own, job.restarts, self.folder)
+        return () if run is None or self._is_elsewhere(job) else self._held(run)
 
     def _held_by(self, job: SlurmJob) -> tuple[HeldGpu, ...]:
         """On whichever nodes it runs."""
@@ -152,7 +159,8 @@ class Sampler:
             found = known.get(key)
             if found is not None:
                 new = job if job.id is not None else _named(job, found)
-                self.jobs[key] = replace(new, seen=now)
+                held = job.gpus if job.gpus or job.seen else self._held_here(found)
+                self.jobs[key] = replace(new, gpus=held, seen=now)
             elif now - max(job.seen or 0.0, job.began) > _LOST_S:
                 self._give_up(job, now)
         # Of what a batch script has, its step tells all; a step of salloc's may have less than the job

@@ -42,12 +42,46 @@ def give_key(rest: list[str]) -> int:
 
 
 def take_key(rest: list[str]) -> int:
-    from dshpc_setup.container import joining
+    import os
+
+    from dshpc_setup import settings
+    from dshpc_setup.container import far, joining
     from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.machine.local import LocalMachine
+
+    if len(rest) != 1:
+        raise wrong_usage(
+            "dshpc-node take-key takes the controller's ADDRESS, and a key from stdin."
+        )
+    changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
+    moved = far.lead_to_controller(own_paths(), settings.of_container(os.environ), *rest)
+    in_force = not (changed or moved) or joining.take_up(LocalMachine(), own_paths())
+    print("ok" if in_force else "changed")
+    return 0
+
+
+def keep_users(rest: list[str]) -> int:
+    import sys
+
+    from dshpc_setup.container import other_users
+
+    if len(rest) != 1:
+        raise wrong_usage(
+            "dshpc-node keep-users takes NODE, and lines of a passwd file from stdin."
+        )
+    other_users.keep(own_paths(), rest[0], sys.stdin.read(other_users.MOST_BYTES))
+    return 0
+
+
+def listen_anew(rest: list[str]) -> int:
+    import os
+
+    from dshpc_setup import settings
+    from dshpc_setup.container import far
+    from dshpc_setup.machine.local import LocalMachine
 
     no_arguments(rest)
-    changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
-    print("changed" if changed else "ok")
+    far.listen_anew(LocalMachine(), own_paths(), settings.of_container(os.environ))
     return 0
 
 

@@ -335,6 +335,12 @@ class Slurm:
     def resume(self, node: str, *, deadline_s: float) -> CommandResult:
         return self.run(*resume_argv(node), deadline_s=deadline_s)
 
+    def undrain(self, node: str, *, deadline_s: float) -> CommandResult:
+        """As `resume`, and one that is down stays so."""
+        return self.run(
+            "scontrol", "update", f"nodename={node}", "state=undrain", deadline_s=deadline_s
+        )
+
     def take_down(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
         """Its jobs are queued again, or end: slurmctld takes it for dead."""
         argv = ("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")

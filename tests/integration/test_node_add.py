@@ -161,3 +161,22 @@ def test_it_becomes_a_node_and_runs_a_job(two: Two) -> None:
     assert "the image is there already" in again.stderr
     assert "the program is there already" in again.stderr
     assert "gpu:t4:2" in again.stdout
+
+
+def test_a_new_key_goes_there_by_the_same_way(two: Two) -> None:
+    """Of what runs there nothing is lost; and all are reached once more by one command."""
+    words = ("sbatch", "--parsable", "-w", NODE, "-D", "/tmp", "-o", "/tmp/out", "--wrap")
+    job = two.first.said(*words, "sleep 20; echo done")
+    shown = ("scontrol", "show", "job", job)
+    wait_until(lambda: "JobState=RUNNING" in two.first.said(*shown), "the job runs", 30)
+    line = two.first.argv("env", two.client.path, *command("dshpc", "key", "rotate", "--yes"))
+    told = run(line, cwd=two.first.folder).good().stdout
+    assert f"Joined anew: {NODE}, " in told
+    assert "On other machines" not in told
+    wait_until(lambda: "JobState=COMPLETED" in two.first.said(*shown), "the job has ended", 60)
+    assert "Restarts=0" in two.first.said(*shown)
+    with two.client.with_file("authorized", ""):
+        line = two.first.argv("env", two.client.path, *command("dshpc", "node", "add", "--again"))
+        done = run(line, cwd=two.first.folder)
+    assert done.code == 3
+    assert f"{NODE} has not joined anew: {two.second.address} does not let" in done.stderr

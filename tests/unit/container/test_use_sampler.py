@@ -17,8 +17,9 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.client import Slurm
-from dshpc_setup.usage import ledger, live
+from dshpc_setup.usage import ledger, live, runs
 from dshpc_setup.usage.records import HeldGpu
+from dshpc_setup.usage.runs import Run
 
 BEGAN = 1_795_000_000
 TOLD = "JobId={}\n   JOB_GRES=gpu:t4:1\n"
@@ -185,3 +186,21 @@ def test_a_run_that_a_step_here_has_noted_without_a_gpu(lab: Lab, nodes: str, co
     lab.after(6)
     node = "two" if count == 1 else None
     assert lab.written() == {7: [(None, "t4", node)]}
+
+
+def test_a_run_on_another_node_has_no_gpu_of_this_one_before_slurm_says_where_it_is(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes of one machine write down their runs in one folder."""
+    lab.offer()
+    (lab.offers / "one").mkdir()
+    for own in (7, 8):
+        runs.note_allocation(Run(own, 0, 0, BEGAN, BEGAN, (0,)), lab.sampler.folder)
+    monkeypatch.setattr(Slurm, "run", lambda *argv, **_: said(argv[1:], "no answer", 1))
+    lab.after(15)
+    assert [job.gpus for job in live.load(lab.sampler.folder)] == [(), ()]
+    monkeypatch.setattr(Slurm, "run", lab.run)
+    lab.running = {7: (("two", "gpu:t4:1(IDX:0)"),), 8: (("one", "gpu:h100:1(IDX:0)"),)}
+    lab.after(30)
+    told = {job.own: [known(gpu) for gpu in job.gpus] for job in live.load(lab.sampler.folder)}
+    assert told == {7: [(0, "t4", "two")], 8: [(0, "h100", "one")]}

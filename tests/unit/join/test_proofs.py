@@ -46,12 +46,12 @@ def test_clocks_up_to_five_seconds_apart() -> None:
 @pytest.mark.parametrize("name", ["lab", "lab-3", "Lab", "", "a b", "-x"])
 def test_names_that_no_other_machine_can_have(name: str) -> None:
     with pytest.raises(DshpcError):
-        client._refuse_name(name, FACTS)
+        client._refuse_name(name, FACTS.prefix)
 
 
 @pytest.mark.parametrize("name", ["lab2", "lab-gpu", "node-3"])
 def test_names_that_one_can(name: str) -> None:
-    client._refuse_name(name, FACTS)
+    client._refuse_name(name, FACTS.prefix)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_controller_sets_what_the_cluster_shares_and_nothing_of_this_machine(
     asking = Asking(Token("10.0.0.1", 1, "0" * 64, "0" * 12, "0" * 32), "gpu2")
     join = client.Join(Project(tmp_path), asking, hostile, "10.0.0.2", "")
     assert join.flags["partition"] == "gpu"
-    assert set(join.flags) == {"partition", "slurm_ports", "srun_ports", "listen"}
+    assert set(join.flags) == {"prefix", "partition", "slurm_ports", "srun_ports", "listen"}
 
 
 @pytest.mark.parametrize(
