@@ -165,10 +165,12 @@ def _node(
 def _notes_of_far(line: str) -> tuple[str, ...]:
     """By what it has told the controller of itself."""
     with contextlib.suppress(ValueError):
-        if offer.from_json(foreign.value(far.unpacked(line) or "null")).own_work:
+        told = offer.from_json(foreign.value((far.unpacked(line) or "null").partition("\n")[0]))
+        if told.own_work:
+            how = "take their workspace there and back" if told.carries else "keep off it"
             return (
-                "Its work folder is not the cluster's: dshpc run, methods and workflows keep off it. Share "
-                "the folder, then join again.",
+                f"Its work folder is not the cluster's: dshpc run, methods and workflows {how}. For all else "
+                "share the folder, then join again.",
             )
     return ()
 

@@ -152,10 +152,16 @@ def table(offered: Sequence[Offer]) -> str:
         *rows,
         "}, without_work = {",
         *without,
-        "} }",
+        "}, work = " + _escaped(next((each.carried_work for each in offered if each.carries), "")),
+        "}",
         "",
     )
     return "\n".join(tables)
+
+
+def _escaped(text: str) -> str:
+    """A Lua string of any text: a path may hold anything."""
+    return '"' + "".join(f"\\{byte:03d}" for byte in os.fsencode(text)) + '"'
 
 
 def _listed(kinds: Sequence[str]) -> str:
