@@ -73,10 +73,7 @@ def tend(machine: Machine, paths: Paths) -> None:
 
 def carriers(paths: Paths) -> tuple[str, ...]:
     """The nodes to which workspaces are carried."""
-    try:
-        return tuple(each.node for each in nodes.offers(paths) if each.carries)
-    except FileNotFoundError:
-        return ()
+    return tuple(node for node, carries in nodes.other_work(paths).items() if carries)
 
 
 def _started(job: SlurmJob, there: Sequence[str]) -> subprocess.Popen[bytes] | None:

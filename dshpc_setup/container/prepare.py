@@ -90,7 +90,7 @@ def _prepare_worker(run: Run) -> None:
         if work := run.settings.place.carried_work:
             from dshpc_setup.container import carried
 
-            carried.prepare(run.paths, work)
+            carried.prepare(run.paths, work, run.settings.node)
     else:
         worker.await_cluster(run)
     with run.status.step("key"):

@@ -128,6 +128,10 @@ def refused(request: Mapping[str, Any], own: str | None) -> Refused | None:
         except tree.TooLargeError as error:
             return Refused("large", f"{piece.source}: {error.strerror}")
         except OSError as error:
+            if piece.place.startswith(
+                f"{REQUIRES}/"
+            ):  # of a workflow's job that has yet to be submitted
+                continue
             return Refused("unreadable", f"{piece.source}: {error.strerror or error}")
         if piece.is_here and here_size > MOST_HERE_BYTES:
             return _too_large(piece.source, here_size, MOST_HERE_BYTES)

@@ -84,6 +84,19 @@ class Offer:
         return codec.to_json(self, SCHEMA)
 
 
+def other_work(node: str, *, carries: bool) -> str:
+    """What is said of a node whose work folder is another one."""
+    if carries:
+        return (
+            f"{node} has another work folder: dshpc run, methods and workflows take their workspace there "
+            "and back; what sbatch and srun start there finds the files of that machine."
+        )
+    return (
+        f"{node} has another work folder: dshpc run, methods and workflows keep off it. Share the folder, "
+        "then join again there."
+    )
+
+
 def from_json(value: Any) -> Offer:
     """The offer; raises ValueError for an object of another schema or shape."""
     return codec.from_json(Offer, value, SCHEMA, unknown="refused")

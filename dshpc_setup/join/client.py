@@ -143,7 +143,8 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     _refuse_name(node, facts)
     _refuse_version(facts)
     _refuse_clock(apart)
-    shared = share.look(wanted.work or facts.work, facts.probe, facts.work)
+    before = project.read_note(JOINED).get("carried_work")
+    shared = share.look(wanted.work or facts.work, facts.probe, facts.work, before)
     if shared.refused is not None:
         raise shared.refused
     address = _address(wanted.listen, facts)

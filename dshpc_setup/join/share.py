@@ -8,6 +8,7 @@ import shlex
 from dataclasses import dataclass, replace
 
 from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.join.messages import Probe
 
 _MOST = 4096
@@ -43,25 +44,33 @@ class Shared:
         path = shlex.quote(self.work)
         return (
             "dshpc run, methods and workflows therefore keep off this node. To have their workspaces carried "
-            f"here and back, make a folder of that path and join again: sudo mkdir -p {path}"
+            f"here and back, make an empty folder of that path and join again: sudo mkdir -p {path}"
         )
 
 
-def look(work: str, probe: Probe | None, controllers: str = "") -> Shared:
+def look(work: str, probe: Probe | None, controllers: str = "", before: object = None) -> Shared:
     """Found by the file that the controller's machine has left there for it; `controllers` is the path of
-    its work folder."""
+    its work folder, `before` the folder to which an earlier join has had workspaces carried."""
     found = _look(work, probe)
-    if found.is_same or work != controllers or not _can_be_had(work):
+    if found.is_same or work != controllers or not (work == before or _can_be_had(work)):
         return found
     return replace(found, carried_to=work)
 
 
 def _can_be_had(work: str) -> bool:
-    """A folder of that path, of this machine's own: it is there, or the one above lets us make it."""
-    if os.path.lexists(work):
-        return os.path.isdir(work)
-    above = os.path.dirname(work.rstrip("/"))
-    return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK)
+    """A folder of that path, of this machine's own: one to be made, or an empty one.
+
+    A controller could name any folder of this machine, and what is in it would be in the container.
+    """
+    if not os.path.isabs(work) or os.path.normpath(work) != work:
+        return False
+    if not os.path.lexists(work):
+        above = os.path.dirname(work)
+        return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK)
+    try:
+        return not os.path.islink(work) and not set(os.listdir(work)) - {JOBS}
+    except OSError:
+        return False
 
 
 def _look(work: str, probe: Probe | None) -> Shared:

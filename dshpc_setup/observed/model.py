@@ -206,6 +206,9 @@ class Inside:
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
     accounting_up: bool | None = None  # slurmdbd and its database answer; None: off, or not asked
     idle_gpus: tuple[IdleGpu, ...] = ()  # held for longer than idle_gpu without use
+    other_work: Mapping[str, bool] = field(
+        default_factory=dict
+    )  # node on another machine without the work folder -> whether workspaces are carried there
 
 
 @dataclass(frozen=True)

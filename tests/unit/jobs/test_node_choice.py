@@ -164,6 +164,34 @@ def test_a_node_without_the_work_folder_takes_no_job_that_has_one() -> None:
         assert "dshpc srun -w lab9 --chdir=/tmp" in " ".join(told.value.resolution)
 
 
+def _left(folder: Path, *offers: Offer) -> str:
+    for each in offers:
+        (folder / each.node).mkdir()
+        (folder / each.node / "offer.json").write_text(json.dumps(each.to_json()))
+    return str(folder)
+
+
+def test_a_node_to_which_workspaces_are_carried_takes_what_can_be(tmp_path: Path) -> None:
+    carrier = replace(FAR[2], carried_work="/lab")
+    folder = _left(tmp_path, FAR[0], carrier)
+    asked = request(gpus=1, gpu_type="a100")
+    offers = node_choice.all_of(FAR[0], folder, asked=asked)
+    found = node_choice.chosen(NOBODY, asked, offers)
+    assert (found.node, found.carriers, found.without_work) == ("lab9", ("lab9",), ())
+    for name, word in (
+        ("environment", "dshpc env add"),
+        ("image", "not its image"),
+        ("cwd", "No such"),
+    ):
+        fields: dict[str, Any] = {name: str(tmp_path / "gone")}
+        other = replace(asked, **fields)
+        offers = node_choice.all_of(FAR[0], folder, asked=other)
+        assert (offers[0].carriers, offers[0].without_work) == ((), ("lab9",))
+        with pytest.raises(DshpcError, match="has not the work folder") as told:
+            node_choice.chosen(NOBODY, other, offers)
+        assert word in told.value.details
+
+
 def test_where_no_node_could_take_it_that_is_what_is_told() -> None:
     found = fit(
         Resources(gpus=9), node_choice.chosen(NOBODY, request(gpus=9, gpu_type="a100"), FAR), None
