@@ -83,7 +83,8 @@ def _started(job: SlurmJob, there: Sequence[str]) -> subprocess.Popen[bytes] | N
         return None
     on = [node for node in job.nodes if node in there]
     task = "-" if job.task is None else str(job.task)
-    argv = ["dshpc-node", "job", "carry", job.folder, f"{job.own}-{job.restarts}", task, *on]
+    which = "all" if len(on) == len(job.nodes) else "some"
+    argv = ["dshpc-node", "job", "carry", job.folder, f"{job.own}-{job.restarts}", task, which, *on]
     return subprocess.Popen(
         [*_as_user(uid), *argv], stdin=subprocess.DEVNULL, env=_environment(), cwd="/"
     )

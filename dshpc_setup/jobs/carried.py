@@ -7,6 +7,7 @@ the folder `carried` of `.job`: JOB (made by the node before the job), and of ea
     list       what came, and so what need not go back    go        all is there
     refused    why nothing came                           pid       the launcher's
     done       the program has ended                      back      all has gone back
+    request    what it says there, for a launcher that has the work folder
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 FOLDER = "carried"
 PROGRAM = "/usr/local/lib/dshpc/carried"
 GO, REFUSED, PID, DONE, BACK, LIST = "go", "refused", "pid", "done", "back", "list"
+REQUEST_THERE = "request"
 _COMES_S, _BACK_S = 900.0, 3600.0
 _TICK_S, _POLL_S = 0.5, 0.1
 _ROUND_S, _LAST_ROUNDS_S = 20.0, 2.0  # between two; and once the job is told to end

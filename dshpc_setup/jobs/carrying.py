@@ -1,4 +1,4 @@
-"""`dshpc-node job carry FOLDER JOB-RUN TASK NODE...`: a workspace to nodes that have not the work folder.
+"""`dshpc-node job carry FOLDER JOB-RUN TASK all|some NODE...`: a workspace to nodes without the work folder.
 
 It runs on the controller's machine, as the job's user, for as long as the job does. On each of these nodes it
 starts a step of the job (`carried.py`), hands over what the job takes along, writes down what comes back, and
@@ -9,6 +9,7 @@ runs; what is not back by then is lost, and the job's log and `dshpc job show` s
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -20,7 +21,7 @@ from typing import Any
 
 from dshpc_setup.errors import usage_error
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import carried, folder_lock, luggage, parcels, records, safe_open, workspace
+from dshpc_setup.jobs import carried, luggage, parcels, records, safe_open, workspace
 from dshpc_setup.jobs.carried import BACK, DONE, FOLDER, GO, REFUSED
 from dshpc_setup.jobs.parcels import Head
 from dshpc_setup.jobs.workspace import CARRIED, LOG, OWN, REQUEST, Workspace, of_task
@@ -39,10 +40,10 @@ def main(rest: Sequence[str]) -> int:
     from dshpc_setup.machine.local import LocalMachine
 
     match rest:
-        case [folder, run, task, _, *_]:
-            nodes = rest[3:]
+        case [folder, run, task, "all" | "some" as which, _, *_]:
+            nodes = rest[4:]
         case _:
-            raise usage_error("dshpc-node job carry takes FOLDER JOB-RUN TASK NODE...")
+            raise usage_error("dshpc-node job carry takes FOLDER JOB-RUN TASK all|some NODE...")
     place = of_folder(folder, os.getuid())
     if place is None:
         return 0
@@ -54,13 +55,26 @@ def main(rest: Sequence[str]) -> int:
         with contextlib.suppress(FileExistsError):
             os.mkdir(FOLDER, 0o700, dir_fd=own)
         try:
-            with folder_lock.alone(FOLDER, own) as marks:
-                return _Carrier(
-                    LocalMachine(), place, (at, own, marks), run, number, request, nodes
-                ).run()
+            with safe_open.opened(FOLDER, own) as marks, _alone(f"{run}.lock", marks):
+                opened = (at, own, marks)
+                carrier = _Carrier(LocalMachine(), place, opened, run, number, request, nodes)
+                carrier.is_mixed = which == "some"
+                return carrier.run()
         except BlockingIOError:
             return 0  # another one does it
     return 0
+
+
+@contextlib.contextmanager
+def _alone(name: str, at: int) -> Iterator[None]:
+    """Raises BlockingIOError where another process has that run."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(name, flags, 0o600, dir_fd=at)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def of_folder(folder: str, uid: int) -> Workspace | None:
@@ -94,6 +108,7 @@ class _Carrier:
         self.nodes = [_Node(self, name) for name in nodes]
         self.noted = 0.0
         self.has_gone = False  # the launcher may begin
+        self.is_mixed = False  # the job has nodes with the work folder, too
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, self._stop)
@@ -108,6 +123,8 @@ class _Carrier:
             there = [node for node in self.nodes if not node.is_lost]
             if not self.has_gone and all(node.is_ready for node in self.nodes):
                 self.has_gone = True
+                if self.is_mixed and not self.refused:
+                    self._copy_here()
                 # The launcher may run on a node that has the work folder, and looks here then
                 self._mark(REFUSED if self.refused else GO, self.refused)
             for node in there if self.has_gone else ():
@@ -122,6 +139,30 @@ class _Carrier:
             self._note()
         self._conclude()
         return 0
+
+    def _copy_here(self) -> None:
+        """All nodes of a job find the same under one path, those with the work folder too."""
+        reading, writing = os.pipe()
+        send = parcels.Sender(lambda block: _write_all(writing, block))
+
+        def give() -> None:
+            for piece in self.pieces:
+                with contextlib.suppress(OSError):
+                    for path, entry in piece.entries():
+                        send.entry(path, entry)
+            os.close(writing)
+
+        writer = parcels.Writer(self.at)
+        giving = threading.Thread(target=give, daemon=True)
+        giving.start()
+        for head, content in parcels.heads(lambda most: os.read(reading, most)):
+            with contextlib.suppress(OSError):
+                writer.put(head, content)
+        writer.finish()
+        giving.join()
+        os.close(reading)
+        there = luggage.moved(self.request, self.pieces, self.place.path)
+        self._mark(carried.REQUEST_THERE, json.dumps(there))
 
     def _conclude(self) -> None:
         lost = [node for node in self.nodes if not node.is_final]
@@ -282,9 +323,7 @@ class _Node(threading.Thread):
         return pid, to, source
 
     def _write(self, block: bytes) -> None:
-        view = memoryview(block)
-        while view:
-            view = view[os.write(self.to, view) :]
+        _write_all(self.to, block)
 
     def tell(self, word: str, text: str = "") -> None:
         """Once."""
@@ -382,6 +421,12 @@ class _Node(threading.Thread):
             return
         if self.known is not None and path == head.path:
             self.known[path] = self.writer.seen(path)
+
+
+def _write_all(handle: int, block: bytes) -> None:
+    view = memoryview(block)
+    while view:
+        view = view[os.write(handle, view) :]
 
 
 def words_of(found: luggage.Refused | None) -> str:

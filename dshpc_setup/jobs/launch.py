@@ -60,7 +60,7 @@ def main() -> int:
 
     name = carried.run_name(os.environ)
     refused = carried.begin(at, name)
-    code = _run(at, folder, is_carried=is_carried) if not refused else _refused(at, refused)
+    code = _run(at, folder, carried_as=name) if not refused else _refused(at, refused)
     if not carried.end(at, name):
         _say(
             "not all that it wrote is back on the controller's machine: nobody there has fetched it"
@@ -88,14 +88,16 @@ def _refused(at: OwnWorkspace, why: str) -> int:
     return run.not_started(why, NOT_RUN, time.time())
 
 
-def _run(at: OwnWorkspace, folder: str, *, is_carried: bool = False) -> int:
+def _run(at: OwnWorkspace, folder: str, *, carried_as: str | None = None) -> int:
+    there = f"carried/{carried_as}.request"  # of a job that has nodes without the work folder, too
+    name = there if carried_as and os.path.exists(f"{OWN}/{there}") else REQUEST
     try:
-        with open(safe_open.file(REQUEST, at.own, os.getuid()), encoding="utf-8") as file:
+        with open(safe_open.file(name, at.own, os.getuid()), encoding="utf-8") as file:
             request = foreign.of_file(file)
         task = _task(request, os.environ)
         own_workspace.keep_log_private(at)
         keep_before(at, task)
-        had_log = is_carried or own_workspace.size(at, of_task(LOG, task))
+        had_log = carried_as or own_workspace.size(at, of_task(LOG, task))
         if os.environ.get("SLURM_RESTART_COUNT") and had_log:
             _say("the job starts again; what stands above is of the run before")
         variables = prepared(at, request, task)
