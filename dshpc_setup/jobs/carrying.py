@@ -48,21 +48,26 @@ def main(rest: Sequence[str]) -> int:
     if place is None:
         return 0
     number = int(task) if task.isdecimal() else None
-    with contextlib.suppress(FileNotFoundError), place.opened() as at, place.own() as own:
+    machine = LocalMachine()
+    with contextlib.ExitStack() as open_:
+        try:
+            at, own = open_.enter_context(place.opened()), open_.enter_context(place.own())
+        except FileNotFoundError:  # taken back: its launcher would wait there for nothing
+            Slurm(machine).cancel(run.partition("-")[0], deadline_s=_ASK_S)
+            return 0
         request = records.read_at(REQUEST, own, place.uid)
-        if not request.get("carriers"):
+        if not request:
             return 0
         with contextlib.suppress(FileExistsError):
             os.mkdir(FOLDER, 0o700, dir_fd=own)
         try:
-            with safe_open.opened(FOLDER, own) as marks, _alone(f"{run}.lock", marks):
-                opened = (at, own, marks)
-                carrier = _Carrier(LocalMachine(), place, opened, run, number, request, nodes)
-                carrier.is_mixed = which == "some"
-                return carrier.run()
-        except BlockingIOError:
-            return 0  # another one does it
-    return 0
+            marks = open_.enter_context(safe_open.opened(FOLDER, own))
+            open_.enter_context(_alone(f"{run}.lock", marks))
+        except (BlockingIOError, FileNotFoundError):
+            return 0  # another one does it, or another task's has just removed the folder
+        carrier = _Carrier(machine, place, (at, own, marks), run, number, request, nodes)
+        carrier.is_mixed = which == "some"
+        return carrier.run()
 
 
 @contextlib.contextmanager

@@ -68,12 +68,12 @@ class Refused:
     details: str = ""
 
 
-def pieces(request: Mapping[str, Any], own: str) -> tuple[Piece, ...]:
+def pieces(request: Mapping[str, Any], own: str | None) -> tuple[Piece, ...]:
     """What a request (its JSON) names outside of `own`, where its workspace is or waits to become one."""
     found: list[Piece] = []
 
     def take(path: object, place: str) -> None:
-        if isinstance(path, str) and path.startswith("/") and not _lies_in(path, own):
+        if isinstance(path, str) and path.startswith("/") and not (own and _lies_in(path, own)):
             covered = any(_lies_in(path, each.source) and not each.is_here for each in found)
             if not covered and path not in (each.source for each in found):
                 found.append(Piece(path, place))
@@ -119,7 +119,7 @@ def refused(request: Mapping[str, Any], own: str | None) -> Refused | None:
             return Refused("environment" if key == "environment" else "image")
     count = size = 0
     mine = (Piece(own, "."),) if own is not None else ()
-    for piece in (*mine, *pieces(request, own or "/dev/null")):
+    for piece in (*mine, *pieces(request, own)):
         here_size = here_count = 0
         try:
             for _, entry in piece.entries():

@@ -59,12 +59,12 @@ class Sender:
         self._write(content)
 
     def entry(self, place: str, entry: tree.Entry) -> bool:
-        """Whether it was sent: what is neither file, folder nor link is not, nor what has gone meanwhile."""
+        """Whether it was sent: what is neither file, folder nor link is not, nor what cannot be read."""
         mode, when = stat.S_IMODE(entry.seen.st_mode), entry.seen.st_mtime_ns
         if entry.is_folder:
             self._head(Head(FOLDER, place, mode))
             return True
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
             if entry.is_link:
                 target = os.fsencode(entry.link())
                 self._head(Head(LINK, place, 0, when, len(target)))
