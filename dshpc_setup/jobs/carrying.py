@@ -439,6 +439,6 @@ def words_of(found: luggage.Refused | None) -> str:
     if found is None:
         return ""
     return (
-        f"it cannot be carried to this node, which has not the work folder: {found.details or found.why}. "
+        f"it cannot be carried to this node, which has not the work folder: {found.details or found.code}. "
         "Make it smaller, or keep it on nodes that have the folder: dshpc node list"
     )

@@ -64,7 +64,7 @@ class Piece:
 class Refused:
     """Why a job cannot be carried; `details` names what is too large, and how large it may be."""
 
-    why: Why
+    code: Why
     details: str = ""
 
 

@@ -112,7 +112,7 @@ def _refuse_without_work(offers: Iterable[Offer], asked: Request) -> None:
     why = _not_carried(asked)
     raise DshpcError(
         f"Node {gpu_words.shown(node)} could take this job, but has not the work folder of the cluster.",
-        _NOT_CARRIED[why.why].format(why.details)
+        _NOT_CARRIED[why.code].format(why.details)
         if why
         else "A job's workspace, inputs and log lie in there, and the node has joined without it.",
         (

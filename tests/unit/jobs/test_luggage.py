@@ -15,9 +15,15 @@ from dshpc_setup.jobs.luggage import Piece
 @pytest.fixture
 def request_(tmp_path: Path) -> dict[str, Any]:
     """Submitted in a folder of the work folder, with an input, a result and a parameter beside it."""
-    for name in ("proj", "data", "jobs/0/first", "methods/train"):
+    for name in ("proj", "data", "jobs/0/first", "jobs/0/me/inputs", "methods/train"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("proj/x.py", "data/in.csv", "data/more.csv", "methods/train/run.py"):
+    for name in (
+        "proj/x.py",
+        "data/in.csv",
+        "data/more.csv",
+        "methods/train/run.py",
+        "jobs/0/me/inputs/own",
+    ):
         (tmp_path / name).write_text("12345")
     return {
         "argv": ["python3", f"{tmp_path}/methods/train/run.py", "x.py"],
@@ -70,12 +76,12 @@ def test_methods_of_the_image_stay(request_: dict[str, Any], tmp_path: Path) -> 
 def test_what_cannot_be_carried_is_told(
     request_: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = str(tmp_path / "jobs/0/first")
+    own = str(tmp_path / "jobs/0/me")
     assert luggage.refused(request_, own) is None
     for key in ("environment", "image"):
         found = luggage.refused({**request_, key: "/x"}, own)
         assert found is not None
-        assert found.why == key
+        assert found.code == key
     gone = luggage.refused({**request_, "inputs": [f"{tmp_path}/gone"]}, own)
     assert gone == luggage.Refused("unreadable", f"{tmp_path}/gone: No such file or directory")
     monkeypatch.setattr(luggage, "MOST_HERE", 3)
@@ -83,7 +89,7 @@ def test_what_cannot_be_carried_is_told(
         (tmp_path / "proj" / name).write_text("")
     found = luggage.refused(request_, own)
     assert found is not None
-    assert (found.why, found.details.startswith(f"{tmp_path}/proj: there are more than 3")) == (
+    assert (found.code, found.details.startswith(f"{tmp_path}/proj: there are more than 3")) == (
         "large",
         True,
     )
@@ -92,7 +98,7 @@ def test_what_cannot_be_carried_is_told(
 def test_sizes_have_a_limit_each(
     request_: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = str(tmp_path / "jobs/0/first")
+    own = str(tmp_path / "jobs/0/me")
     with open(tmp_path / "proj/large", "wb") as file:
         os.truncate(file.fileno(), 101 << 20)
     found = luggage.refused(request_, own)

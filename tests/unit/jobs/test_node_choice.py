@@ -107,7 +107,7 @@ def test_more_nodes_than_have_what_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 def test_each_target_is_judged_by_its_own_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_choice, "all_of", lambda _: OFFERS)
+    monkeypatch.setattr(node_choice, "all_of", lambda _, **__: OFFERS)
     monkeypatch.setattr(availability, "ask", lambda *_: availability.Availability())
     clock = Clock(0.0)
     wanted = replace(request(gpus=1), targets=(("0", "1"), ("0",)), target_nodes=("lab-3", "lab"))
@@ -131,7 +131,7 @@ def test_each_target_is_judged_by_its_own_node(
 def test_what_is_free_now_is_counted_over_the_nodes_that_take_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_choice, "all_of", lambda _: OFFERS)
+    monkeypatch.setattr(node_choice, "all_of", lambda _, **__: OFFERS)
     states = {"lab": "idle", "lab-2": "drained", "lab-3": "idle"}
     said = "".join(f"{name}|gpu:h100:2|gpu:0|{state}|none\n" for name, state in states.items())
     machine = FakeMachine(commands={"sinfo": Answer(said)})
