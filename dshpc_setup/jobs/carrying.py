@@ -304,10 +304,10 @@ class _Node(threading.Thread):
         )
         self.told: set[str] = set()
         self.writer = parcels.Writer(carrier.at)
-        self.pid, self.to, self.source = self._started()
+        self.pid, self.to, self.source = self._srun()
         self.send = parcels.Sender(self._write)
 
-    def _started(self) -> tuple[int, int, int]:
+    def _srun(self) -> tuple[int, int, int]:
         ours, to = os.pipe()
         source, theirs = os.pipe()
         carrier = self.carrier
