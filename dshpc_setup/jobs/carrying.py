@@ -113,6 +113,7 @@ class _Carrier:
         self.nodes = [_Node(self, name) for name in nodes]
         self.noted = 0.0
         self.has_gone = False  # the launcher may begin
+        self.is_stopped = False  # from outside, as the job is gone
         self.is_mixed = False  # the job has nodes with the work folder, too
 
     def run(self) -> int:
@@ -123,11 +124,14 @@ class _Carrier:
         while True:
             with contextlib.suppress(queue.Empty):
                 self.events.get(timeout=_TICK_S)
-            if any(node.is_lost for node in self.nodes) and not self._try_again():
+            is_lost = any(node.is_lost for node in self.nodes)
+            if self.is_stopped or (is_lost and not self._try_again()):
                 break
             there = [node for node in self.nodes if not node.is_lost]
             if not self.has_gone and all(node.is_ready for node in self.nodes):
                 self.has_gone = True
+                with contextlib.suppress(OSError):  # one that prints nothing has a log, too
+                    os.close(self._opened_log())
                 if self.is_mixed and not self.refused:
                     self._copy_here()
                 # The launcher may run on a node that has the work folder, and looks here then
@@ -284,9 +288,8 @@ class _Carrier:
         return os.access(f"{self.name}.{word}", os.F_OK, dir_fd=self.marks)
 
     def _stop(self, *_: object) -> None:
-        for node in self.nodes:
-            node.end(0.0)
-        raise SystemExit(1)
+        """The job is gone, and a step that no node answers for may wait for long."""
+        self.is_stopped = True
 
 
 class _Node(threading.Thread):

@@ -290,5 +290,7 @@ def test_a_node_that_dies_leaves_nothing_and_the_job_runs_again(two: Two) -> Non
     two.second.kill(f"{PREFIX}add-slurm")
     wait_until(lambda: two.state(job) == "COMPLETED", "it ran again", 240)
     assert (there / "runs").read_text() == "run\n"
-    assert "starts again" in (there / "output.log").read_text()
+    log = (there / "output.log").read_text()
+    assert f"what it wrote on {NODE} did not come back" in log
+    assert "starts again" in log
     wait_until(two.has_left_nothing, "nothing is left there", 30)
