@@ -44,6 +44,7 @@ class NodeNow:
     container: str = ""
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()  # what is to be said of its work folder, where that is another one
 
     def to_json(self) -> dict[str, Any]:
         keys = ("name", "host", "role", "state", "gres", "address", "last_seen")
@@ -158,18 +159,17 @@ def _node(
         ),
         container.name if container is not None else "",
         slurm.reason if slurm is not None else None,
-        tuple(map(str, notes)) if isinstance(notes, list) else _notes_of_far(line or ""),
+        tuple(map(str, notes)) if isinstance(notes, list) else (),
+        _work_of_far(line or "") if is_far else (),
     )
 
 
-def _notes_of_far(line: str) -> tuple[str, ...]:
+def _work_of_far(line: str) -> tuple[str, ...]:
     """By what it has told the controller of itself."""
     with contextlib.suppress(ValueError):
-        if offer.from_json(foreign.value(far.unpacked(line) or "null")).own_work:
-            return (
-                "Its work folder is not the cluster's: dshpc run, methods and workflows keep off it. Share "
-                "the folder, then join again.",
-            )
+        told = offer.from_json(foreign.value((far.unpacked(line) or "null").partition("\n")[0]))
+        if told.own_work:
+            return (offer.other_work(told.node, carries=told.carries),)
     return ()
 
 
@@ -246,6 +246,7 @@ def lines(now: NodesNow) -> list[str]:
         for row in rows
     ]
     told += [f"{it.name}: {_why(it.reason)}" for it in now.nodes if it.reason]
+    told += [text for it in now.nodes for text in it.work]
     return told + ([f"{now.silent}: see dshpc status"] if now.silent else [])
 
 
@@ -272,7 +273,7 @@ def shown(machine: Machine, project: Project, node: NodeNow) -> list[str]:
         ("Address", node.address or "not known"),
         ("Last seen", node.last_seen or "not known"),
         *(("Changed", f"{it['what']}: {it['was']} before, {it['is']} now") for it in node.drift),
-        *(("Note", text) for text in node.notes),
+        *(("Note", text) for text in (*node.notes, *node.work)),
         *(("Jobs", text) for text in running),
     ]
     return [f"{key:<10} {plain(text)}" for key, text in told]

@@ -21,6 +21,7 @@ from dshpc_setup.container import (
     check,
     hardware,
     key_set,
+    nodes,
     observe_daemons,
     other_users,
     programs,
@@ -70,6 +71,7 @@ def observe(
         "name": lambda say: say(_name(machine, left_s)),
         "controller": lambda say: say(_controller(machine, env, left_s)),
         "work": lambda say: say(work_folder(env.get(WORK))),
+        "other_work": lambda say: say({"other_work": nodes.other_work(paths)}),
         "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, paths, left_s)}),
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}

@@ -13,6 +13,7 @@ from dshpc_setup.diagnose.model import (
     Verdict,
     fault,
     fine,
+    note,
     unknown,
     warning,
 )
@@ -23,6 +24,7 @@ from dshpc_setup.diagnose.slurm_programs import PROGRAM_CHECKS
 from dshpc_setup.diagnose.slurm_queue import QUEUE_CHECKS
 from dshpc_setup.diagnose.slurm_upkeep import UPKEEP_CHECKS, release
 from dshpc_setup.errors import Fix, configure
+from dshpc_setup.jobs import offer
 from dshpc_setup.observed.model import Inside, NodeSeen, OtherUser
 from dshpc_setup.terminal.sanitize import listed
 
@@ -190,10 +192,19 @@ def _names(_: Inside, others: _Answers) -> Verdict:
     )
 
 
+def _noted(far: list[str]) -> Verdict:
+    return note("Not all nodes have the work folder.", *far) if far else fine()
+
+
 def _work(known: CheckInput) -> Verdict:
     here = known.observed.work
+    inside = known.observed.inside
+    far = [
+        offer.other_work(node, carries=carries)
+        for node, carries in (inside.other_work if inside is not None else {}).items()
+    ]
     if not known.observed.others:
-        return fine()
+        return _noted(far)
     if here is None:
         return unknown("The work folder could not be looked at on this machine.")
     bad = []
@@ -203,7 +214,7 @@ def _work(known: CheckInput) -> Verdict:
             how = "it has no such folder" if there.inode is None else "there it is another folder"
             bad.append((each.name, f"{each.name}: {how}"))
     if not bad:
-        return fine()
+        return _noted(far)
     return fault(
         f"{listed(tuple(name for name, _ in bad))} has not the work folder of this machine: a job there does "
         "not find its files, and what it writes is not seen elsewhere.",

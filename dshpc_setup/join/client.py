@@ -64,6 +64,7 @@ class Join:
     work: str
     said: tuple[str, ...] = ()
     own_work: bool = False  # the work folder is not the controller's
+    carried_work: str = ""  # where the controller's workspaces are carried to then
     given: str = field(default="", repr=False)  # with the key, by `connect`
 
     @property
@@ -95,7 +96,9 @@ class Join:
 
     @property
     def note(self) -> Mapping[str, Any]:
-        own = {"own_work": True} if self.own_work else {}
+        own: dict[str, Any] = {"own_work": True} if self.own_work else {}
+        if self.carried_work:
+            own["carried_work"] = self.carried_work
         return {"node": self.asking.node, "controller": self.facts.address, **own}
 
     def prepare(self) -> None:
@@ -166,7 +169,8 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     _refuse_name(node, facts.prefix)
     _refuse_version(facts)
     _refuse_clock(apart)
-    shared = share.look(wanted.work or facts.work, facts.probe)
+    before = project.read_note(JOINED).get("carried_work")
+    shared = share.look(wanted.work or facts.work, facts.probe, facts.work, before)
     if shared.refused is not None:
         raise shared.refused
     address = _address(wanted.listen, facts)
@@ -180,8 +184,10 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
         *((_ENFORCED,) if facts.settings.get("isolation") == "enforced" else ()),
         _PLAIN,
     )
-    work = wanted.work or (facts.work if shared.is_same else "")
-    return Join(project, asking, facts, wanted.listen or address, work, said, not shared.is_same)
+    carried = shared.carried_to
+    work = wanted.work or (facts.work if shared.is_same else carried)
+    listens = wanted.listen or address
+    return Join(project, asking, facts, listens, work, said, not shared.is_same, carried)
 
 
 def node_name(host: str) -> str:

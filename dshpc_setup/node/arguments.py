@@ -44,6 +44,8 @@ For the dshpc command on the host:
   use [--live]                  Print what jobs have used, or those that run, as JSON
   metrics                       Print what slurmctld says of jobs and nodes, as JSON
   sample-use                    Watch the GPUs that jobs hold: the service `use`
+  carry                         Carry workspaces to nodes without the work folder: the service `carry`
+  carried begin|end JOB ...     Make or remove the place of a job's workspace: Slurm's prolog and epilog
   job VERB ...                  Answer `dshpc job`, `dshpc run`, `dshpc method run` and `dshpc workflow`"""
 
 

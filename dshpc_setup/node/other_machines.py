@@ -93,3 +93,28 @@ def collect_offers(rest: list[str]) -> int:
     for name in far.collect(LocalMachine(), own_paths()):
         print(name)
     return 0
+
+
+def carry(rest: list[str]) -> int:
+    from dshpc_setup.container import carriers
+    from dshpc_setup.machine.local import LocalMachine
+
+    no_arguments(rest)
+    carriers.tend(LocalMachine(), own_paths())
+    return 0
+
+
+def carried(rest: list[str]) -> int:
+    """For Slurm's prolog and epilog, which tell the numbers of the job and of its user."""
+    from dshpc_setup.container import carried
+
+    match rest:
+        case ["begin", job, uid, gid, folder] if uid.isdecimal() and gid.isdecimal():
+            carried.begin(own_paths(), job, int(uid), int(gid), folder)
+        case ["end", job, uid, folder] if uid.isdecimal():
+            carried.end(own_paths(), job, int(uid), folder)
+        case _:
+            raise wrong_usage(
+                "dshpc-node carried takes begin JOB UID GID FOLDER, or end JOB UID FOLDER."
+            )
+    return 0

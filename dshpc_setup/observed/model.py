@@ -219,6 +219,9 @@ class Inside:
     accounting_up: bool | None = None  # slurmdbd and its database answer; None: off, or not asked
     other_users: tuple[OtherUser, ...] = ()  # who are others on the machines of other nodes
     idle_gpus: tuple[IdleGpu, ...] = ()  # held for longer than idle_gpu without use
+    other_work: Mapping[str, bool] = field(
+        default_factory=dict
+    )  # node on another machine without the work folder -> whether workspaces are carried there
 
 
 @dataclass(frozen=True)

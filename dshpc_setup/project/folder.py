@@ -291,8 +291,13 @@ class Project:
         node, controller = note.get("node"), note.get("controller")
         if not isinstance(node, str) or not isinstance(controller, str):
             return found
+        carried = note.get("carried_work")
         place = settings_module.Place(
-            "worker", node, controller=controller, own_work=note.get("own_work") is True
+            "worker",
+            node,
+            controller=controller,
+            own_work=note.get("own_work") is True,
+            carried_work=carried if isinstance(carried, str) else "",
         )
         return replace(found, settings=found.settings.joined(place))
 

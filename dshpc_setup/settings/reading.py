@@ -39,7 +39,8 @@ def of_container(env: Mapping[str, str]) -> Settings:
     is_worker = role == "worker"
     far = env.get("DSHPC_CONTROLLER", "") if is_worker else ""
     own_work = bool(far) and env.get("DSHPC_OWN_WORK") == "1"
-    place = Place("worker" if is_worker else "controller", node, count, far, own_work)
+    carried = env.get("DSHPC_CARRIED_WORK", "") if own_work else ""
+    place = Place("worker" if is_worker else "controller", node, count, far, own_work, carried)
     return replace(settings, place=place)
 
 

@@ -147,18 +147,20 @@ class Slurm:
         states: str | None = None,
         *,
         ids: Sequence[str] = (),
+        on: Sequence[str] = (),
         each_task: bool = False,
         everyone: bool = True,
         deadline_s: float,
     ) -> Answer[tuple[SlurmJob, ...]]:
         """What `columns` (squeue's own names: "JobID State") say of the jobs in these states.
 
-        `everyone`: in hidden partitions, too.
+        `on`: on these nodes. `everyone`: in hidden partitions, too.
         """
         from dshpc_setup.slurm import columns as reader
 
         argv = ("squeue", "-h", *(("-a",) if everyone else ()), *(("-r",) if each_task else ()))
         chosen = (("-t", states) if states else ()) + ((f"--jobs={','.join(ids)}",) if ids else ())
+        chosen += (f"--nodelist={','.join(on)}",) if on else ()
         asked = self.run(*argv, *chosen, "-O", reader.option(columns), deadline_s=deadline_s)
         return Answer(asked, reader.read(asked.stdout, columns) if asked.ok else None)
 

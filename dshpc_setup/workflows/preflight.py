@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import availability, choosing
+from dshpc_setup.jobs import availability, choosing, node_choice
 from dshpc_setup.jobs import request as requests
 from dshpc_setup.jobs.fit import Refusal, fit
 from dshpc_setup.jobs.gpu_words import Clock
@@ -52,8 +52,14 @@ def check_fits(machine: Machine, jobs: Sequence[Wanted], has: Offer) -> None:
     """Raises DshpcError where one of them can never run here."""
     said: list[str] = []
     now: availability.Availability | None = None
+    own = has
     for job in jobs:
         asked = job.request
+        try:
+            has = node_choice.chosen(machine, asked, node_choice.all_of(own, asked=asked))
+        except DshpcError as error:
+            said.append(f"{job.name}: {error.brief} {error.details}")
+            continue
         found = fit(asked.resources, has, None, asked.partition)
         if isinstance(found, Refusal):
             now = now or availability.ask(machine, has)

@@ -71,9 +71,9 @@ def test_one_that_never_registered_is_unknown() -> None:
 def test_one_elsewhere_says_that_its_work_folder_is_another() -> None:
     own = Offer("lab9", 8, 1024, own_work=True)
     for each, count in ((own, 1), (replace(own, own_work=False), 0)):
-        line = f"{LINE} Extra={far.packed(json.dumps(each.to_json()))} "
-        assert len(told(line, None).notes) == count
-    assert told(f"{LINE} Extra=dshpc1:junk ", None).notes == ()
+        line = f"{LINE} Extra={far.packed(json.dumps(each.to_json()) + chr(10) + 'places')} "
+        assert len(told(line, None).work) == count
+    assert told(f"{LINE} Extra=dshpc1:junk ", None).work == ()
 
 
 def test_one_elsewhere_is_resumed_by_slurm_alone(

@@ -137,6 +137,32 @@ def test_a_folder_is_the_same_where_its_file_is(tmp_path: Path) -> None:
     assert not share.look(str(tmp_path), None).is_same
 
 
+def test_workspaces_are_carried_to_a_folder_of_the_same_path_that_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    """Else a controller could name any folder, and have what is in it in the container."""
+    work = tmp_path / "work"
+
+    def carried_to(path: Path | str = work, before: str | None = None) -> str:
+        return share.look(str(path), None, str(path), before).carried_to
+
+    assert carried_to() == str(work)  # to be made
+    assert carried_to(tmp_path / "gone/work") == ""
+    work.mkdir()
+    assert carried_to() == str(work)
+    (work / "jobs").mkdir()
+    assert carried_to() == str(work)
+    (work / "secret").write_text("")
+    assert carried_to() == ""
+    assert carried_to(before=str(work)) == str(work)
+    (tmp_path / "link").symlink_to("/")
+    for path in (tmp_path / "link", "/", "/etc", "work", f"{tmp_path}/../{tmp_path.name}/new", ""):
+        assert carried_to(path) == ""
+    assert share.look(str(work), None, "/another", None).carried_to == ""
+    words = share.Shared(str(work), False, carried_to=str(work)).words("10.0.0.1", "10.0.0.2")
+    assert "take their workspace" in words[0]
+
+
 def test_no_link_is_taken_for_the_file(tmp_path: Path) -> None:
     (tmp_path / "there").write_text(TEXT)
     (tmp_path / PROBE).symlink_to("there")
