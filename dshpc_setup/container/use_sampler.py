@@ -6,6 +6,7 @@ GPU's driver is asked in a process of its own, with a deadline: one that hangs c
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 import sys
 import time
@@ -72,7 +73,8 @@ class Sampler:
     def begin(self) -> None:
         """What an earlier sampler has left."""
         ledger.make_folders(self.folder)
-        self.jobs = {job.key: job for job in live.load(self.folder)}
+        noted = runs.names(self.folder)  # of another one the end was written down already
+        self.jobs = {job.key: job for job in live.load(self.folder) if job.key in noted}
 
     def pass_once(self, clock: float, now: float) -> None:
         """What is due; `clock` only ever grows, `now` is seconds since 1970."""
@@ -94,10 +96,9 @@ class Sampler:
         self.places = replace(self.places)  # another node may have other GPUs by now
         noted = runs.names(self.folder)
         for key in noted - self.jobs.keys():
-            if (run := runs.read(*key, self.folder)) is not None:
+            run = runs.read(*key, self.folder)
+            if run is not None and run.began is not None:  # else Slurm's plugin found the disk full
                 self.jobs[key] = self._live(run)
-        for key in self.jobs.keys() - noted:
-            del self.jobs[key]
         self._ask_slurm(now)
         if not any(job.gpus for job in self.jobs.values()):
             self.close()
@@ -180,8 +181,10 @@ class Sampler:
         run = Run(job.own, job.restarts, job.uid, job.started or now, now, places, uuids)
         key = (run.own, run.run)
         if key not in self._unnamed:
-            runs.note_allocation(run, self.folder)
-        all_of_it = runs.read(*key, self.folder) or run
+            with contextlib.suppress(OSError):  # a full disk: it is known here as long as we run
+                runs.note_allocation(run, self.folder)
+        noted = runs.read(*key, self.folder)
+        all_of_it = noted if noted is not None and noted.began is not None else run
         gpus = gpus or self._held(all_of_it)
         before = self.jobs.get(key) or self._live(all_of_it)
         self.jobs[key] = replace(_named(before, job), gpus=gpus, seen=now)
@@ -203,7 +206,8 @@ class Sampler:
         measured = self._readings() if held and not self.gpus.simulated else {}
         taken = use_processes.by_job() if self.jobs else {}
         for key, job in self.jobs.items():
-            step = min(step_s, max(0.0, now - max(job.began, job.sampled or 0.0)))
+            since = now - max(job.began, job.sampled or 0.0)
+            step = step_s if since < 0 else min(step_s, since)  # the clock was set back
             gauges = dict(job.gauges)
             for gpu in job.gpus:
                 name = live.key_of(gpu)
@@ -275,9 +279,10 @@ class Sampler:
             }
             made = [job for job in made if job.key not in there]
         ledger.add(made, self.folder)
+        known = self._known_runs()
         for job in ended:
             if job not in late:
-                self._forget(job)
+                self._forget(job, known)
         self._ended.done(late)
         self._save_live(now)
 
@@ -289,11 +294,17 @@ class Sampler:
         found: list[JobUse] = []
         for job in ended:
             mine = self._runs_of(job, known)
-            for at, run in enumerate(mine or [Run(job.own, 0)]):
+            for at, run in enumerate(
+                mine or [Run(job.own, max(self._watched(job.own), default=0))]
+            ):
                 is_last = at >= len(mine) - 1
                 held = (gone.get(job) or ()) if is_last else ()
                 found.append(self._use(job, run, logs.get(job.own), held, is_last=is_last))
         return found
+
+    def _watched(self, own: int) -> list[int]:
+        """Runs of a job of which something was measured, where no note of it could be written."""
+        return [run for each, run in self.jobs if each == own]
 
     def _known_runs(self) -> dict[int, list[int]]:
         known: dict[int, list[int]] = {}
@@ -382,13 +393,12 @@ class Sampler:
             )
         return found
 
-    def _forget(self, ended: Ended) -> None:
-        for own, run in runs.names(self.folder):
-            if own == ended.own:
-                found = runs.read(own, run, self.folder)
-                if found is None or (found.began or 0.0) <= (ended.ended or 0.0) + 1:
-                    runs.forget(own, run, self.folder)
-                    self.jobs.pop((own, run), None)
+    def _forget(self, ended: Ended, known: Mapping[int, list[int]]) -> None:
+        for count in known.get(ended.own, self._watched(ended.own)):
+            found = runs.read(ended.own, count, self.folder)
+            if found is None or (found.began or 0.0) <= (ended.ended or 0.0) + 1:
+                runs.forget(ended.own, count, self.folder)
+                self.jobs.pop((ended.own, count), None)
 
     def _give_up(self, job: LiveJob, now: float) -> None:
         """Of one whose end nobody has told: what is known of it, as far as it was seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from collections.abc import Sequence
@@ -185,3 +186,31 @@ def test_a_run_that_a_step_here_has_noted_without_a_gpu(lab: Lab, nodes: str, co
     lab.after(6)
     node = "two" if count == 1 else None
     assert lab.written() == {7: [(None, "t4", node)]}
+
+
+def test_a_full_disk_costs_no_job_its_gpus(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's plugin leaves an empty note, or none; nothing can be written, and one of the jobs ends then."""
+    notes = Path(lab.sampler.folder) / "run"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as while_full:
+        for place in ("ledger.add", "live.save", "runs.note_allocation"):
+            while_full.setattr(f"dshpc_setup.usage.{place}", full)
+        (notes / "7.0").touch()
+        for own in (7, 8):
+            lab.running[own] = (("one", "gpu:h100:1(IDX:0)"),)
+        for at in (15, 30):
+            with pytest.raises(OSError, match="No space left"):
+                lab.after(at)
+        del lab.running[7]
+        lab.ends(7, "one")
+        with pytest.raises(OSError, match="No space left"):
+            lab.after(40)
+    lab.after(46)
+    del lab.running[8]
+    lab.ends(8, "one")
+    lab.after(52)
+    assert lab.written() == {own: [(0, "h100", "one")] for own in (7, 8)}
+    assert (list(notes.iterdir()), lab.sampler.jobs) == ([], {})
