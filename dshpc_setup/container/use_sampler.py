@@ -317,12 +317,13 @@ class Sampler:
                 if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
 
     def _gone(self, ended: Sequence[Ended], now: float) -> dict[Ended, tuple[HeldGpu, ...] | None]:
-        """Of runs on other machines of whose GPUs neither sample nor step has told: what they had; None of
-        one to be asked after again, as slurmctld has not answered."""
+        """Of runs on other machines, or on several nodes, of whose GPUs neither sample nor step has told:
+        what they had; None of one to be asked after again, as slurmctld has not answered."""
         found: dict[Ended, tuple[HeldGpu, ...] | None] = {}
         known, does_answer = self._known_runs(), True
-        seen = {job.own for job in self.jobs.values() if job.gpus}
-        for job in ended if self.settings.listens else ():
+        seen = {job.own for job in self.jobs.values() if job.gpus and job.id is not None}
+        has_others = self.settings.listens or self.settings.place.role != "alone"
+        for job in ended if has_others else ():
             if job.node is None or job.own in seen or now - (job.ended or 0.0) > _LATE_S:
                 continue
             nodes = parse_tres(job.tres).get("node", 1)
@@ -357,8 +358,7 @@ class Sampler:
         is_last: bool,
     ) -> JobUse:
         watched = self.jobs.get((run.own, run.run))
-        gpus = watched.gpus if watched is not None else ()
-        gpus = gpus or gone or self._held(run, job.node)
+        gpus = gone or (watched.gpus if watched is not None else ()) or self._held(run, job.node)
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)

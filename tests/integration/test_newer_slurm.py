@@ -169,7 +169,10 @@ def test_a_slurmdbd_that_is_older_than_slurmctld(
         assert len(jobs) == 3
         asked = run_in(room, ("sacctmgr", "ping"))
         assert (asked.code, associations.is_up(asked.text)) == (1, False)
-        assert "Incompatible versions" in (place / "slurmdbd.log").read_text()
+        until = time.monotonic() + UP_S
+        while "Incompatible versions" not in (place / "slurmdbd.log").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.2)
         good(run_in(room, ("pkill", "-x", "slurmdbd")))
         with daemon_in(room, ("slurmdbd", "-D"), place / "newer.log", DATABASE):
             has_ended(room, *jobs)

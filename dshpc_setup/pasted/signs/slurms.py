@@ -47,6 +47,14 @@ SLURM = (
         "credential data mismatch",
         "invalid job credential",
     ),
+    # slurm_persist_conn.c and sacctmgr (24.11, 26.05): slurmdbd away, or older than who asks it
+    sign(
+        "SL-057",
+        r"\bslurmdbd\(\w+\) at \S+ is down\b",
+        r"\bslurm_persist_init message\b",
+        r"\bsending persistinit msg: (?:connection|no route|operation timed)",
+        "association database appears down",
+    ),
     sign(
         "SL-028 SL-026",
         r"\b(?:expired|rewound) credential",

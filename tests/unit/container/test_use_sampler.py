@@ -16,7 +16,7 @@ from dshpc_setup.jobs.allocated_gpus import PLACES_FILE, Places
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Place, Settings
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.usage import ledger, live
 from dshpc_setup.usage.records import HeldGpu
@@ -176,6 +176,20 @@ def test_one_that_slurm_never_says_is_written_down_without(lab: Lab) -> None:
     assert lab.written() == {}
     lab.after(310)
     assert lab.written() == {7: []}
+
+
+def test_of_nodes_on_one_machine_a_short_job_on_several_counts_all_its_gpus(lab: Lab) -> None:
+    """Its step's note has the places of one of them; a sample may have seen that, and Slurm no more."""
+    lab.sampler.settings = Settings(nodes=2, place=Place("controller"))
+    notes = Path(lab.sampler.folder) / "run"
+    for own in (7, 8):
+        (notes / f"{own}.0").write_text(f"start 0 {BEGAN} 0 0 GPU-own /dev/null\n")
+        if own == 7:
+            lab.after(15)
+        lab.ends(own, "one,two", 2)
+        lab.after(own * 10)
+    assert lab.written() == {own: [(None, "t4", None)] for own in (7, 8)}
+    assert lab.asked == [7, 8]
 
 
 @pytest.mark.parametrize(("nodes", "count"), [("two", 1), ("one,two", 2)])
