@@ -18,7 +18,7 @@ import pytest
 from dshpc_setup.plan.model import DATABASE_PORT
 from tests.integration.cluster import ROOT, Cluster, Standards, as_user, made, wait_until
 from tests.integration.engines import Engine
-from tests.integration.test_rest import as_described, free_port
+from tests.integration.test_rest import Api, as_described, free_port, token
 
 pytestmark = pytest.mark.engines("builtin", "docker")
 
@@ -173,6 +173,9 @@ def test_gpu_seconds_are_those_of_a_ledger_though_the_database_is_killed(
     counted_all = sum(int(rows[job][0]) * gpus for job, gpus in kept.items())
     wait_until(lambda: used() >= before + sum(held.values()), "all are written down")
     assert abs(used() - before - counted_all) <= sum(kept.values())
+    listed = json.loads(cluster.dshpc("job", "list", "--all", "--json").good().stdout)["jobs"]
+    uses = {each["id"]: each["use"]["gpu_seconds"] for each in listed if each["id"] in kept}
+    assert {job: abs(uses[job] - held[job]) <= 1 for job in kept} == dict.fromkeys(kept, True)
 
 
 def test_a_client_of_the_rest_api_is_told_what_the_database_knows(cluster: Cluster) -> None:
@@ -187,6 +190,10 @@ def test_a_client_of_the_rest_api_is_told_what_the_database_knows(cluster: Clust
     assert gpus == [1]
     accounts = api.call(f"slurmdb_{version}_get_accounts")["accounts"]
     assert "root" in {each["name"] for each in accounts}
+    path = f"/slurmdb/{rest['version']}/jobs"
+    assert api.http("GET", path)[0] == 200
+    for wrong in (token(cluster, 0, "--lifespan", "1s"), api.token[:-4] + "AAAA", "token"):
+        wait_until(lambda wrong=wrong: Api(api.port, wrong).http("GET", path)[0] == 502, "refused")
 
 
 def page_command(beginning: str) -> list[str]:

@@ -47,11 +47,10 @@ SLURM = (
         "credential data mismatch",
         "invalid job credential",
     ),
-    # slurm_persist_conn.c and sacctmgr (24.11, 26.05): slurmdbd away, or older than who asks it
+    # dbd_conn.c and sacctmgr (24.11, 26.05): slurmdbd is away
     sign(
         "SL-057",
         r"\bslurmdbd\(\w+\) at \S+ is down\b",
-        r"\bslurm_persist_init message\b",
         r"\bsending persistinit msg: (?:connection|no route|operation timed)",
         "association database appears down",
     ),

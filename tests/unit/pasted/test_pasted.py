@@ -40,7 +40,7 @@ def finding(text: str) -> str | None:
         ("Container built without GPU, now I have one", "DSH-SL-021"),
         ("slurmdbd(primary) at lab is DOWN", "DSH-SL-057"),
         ("error: Sending PersistInit msg: Connection refused", "DSH-SL-057"),
-        ("lab:6819: Failed to unpack SLURM_PERSIST_INIT message", "DSH-SL-057"),
+        ("sacctmgr: error: Sending PersistInit msg: No route to host", "DSH-SL-057"),
         ("CUDA version mismatch", "DSH-NV-023"),
         # A missing tool: in a container it is the GPU that is missing, on a machine the driver
         ("nvidia-smi: command not found", "DSH-SL-022"),
