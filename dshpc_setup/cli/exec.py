@@ -217,6 +217,10 @@ def run(call: Call) -> int:
         from dshpc_setup.cli.exec_trouble import explain
 
         explain(call, code, folder_said=folder_said)
+    elif call.command == "sshare":  # which ends well without accounting, and shows nothing
+        from dshpc_setup.cli.exec_trouble import say_what_it_needs
+
+        say_what_it_needs(call)
     return code
 
 

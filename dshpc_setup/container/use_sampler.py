@@ -66,6 +66,8 @@ class Sampler:
     _watch: Watch | None = None
     _checked: set[tuple[int, int]] = field(default_factory=set)
     _unnamed: set[tuple[int, int]] = field(default_factory=set)  # to be asked after again
+    # What slurmctld said of jobs that have ended, until it is written down: it forgets them
+    _had: dict[Ended, tuple[HeldGpu, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._ended = EndedJobs(self.log, self.folder)
@@ -284,6 +286,7 @@ class Sampler:
             if job not in late:
                 self._forget(job, known)
         self._ended.done(late)
+        self._had.clear()
         self._save_live(now)
 
     def _uses(
@@ -317,22 +320,33 @@ class Sampler:
                 if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
 
     def _gone(self, ended: Sequence[Ended], now: float) -> dict[Ended, tuple[HeldGpu, ...] | None]:
-        """Of runs on other machines, or on several nodes, of whose GPUs neither sample nor step has told:
-        what they had; None of one to be asked after again, as slurmctld has not answered."""
+        """Of runs on other machines, on several nodes or beside a full disk, of whose GPUs neither sample nor
+        step has told: what they had; None of one to be asked after again, as slurmctld has not answered."""
         found: dict[Ended, tuple[HeldGpu, ...] | None] = {}
         known, does_answer = self._known_runs(), True
         seen = {job.own for job in self.jobs.values() if job.gpus and job.id is not None}
         has_others = self.settings.listens or self.settings.place.role != "alone"
-        for job in ended if has_others else ():
-            if job.node is None or job.own in seen or now - (job.ended or 0.0) > _LATE_S:
-                continue
-            nodes = parse_tres(job.tres).get("node", 1)
-            if nodes == 1 and (
-                job.node == self.node or any(run.places for run in self._runs_of(job, known))
+        for job in ended:
+            if (had := self._had.get(job)) is not None:
+                found[job] = had
+            if (
+                job in found
+                or job.node is None
+                or job.own in seen
+                or now - (job.ended or 0.0) > _LATE_S
             ):
+                continue
+            nodes, mine = parse_tres(job.tres).get("node", 1), self._runs_of(job, known)
+            is_noted = all(
+                run.began is not None for run in mine
+            )  # else the disk was full as it began
+            is_here = nodes == 1 and (job.node == self.node or any(run.places for run in mine))
+            if is_noted and (is_here or not has_others):
                 continue  # of several nodes a step's note does not say whose places they are
-            found[job] = self._held_there(job, nodes) if does_answer else None
-            does_answer = found[job] is not None
+            found[job] = held = self._held_there(job, nodes) if does_answer else None
+            does_answer = held is not None
+            if held is not None:
+                self._had[job] = held
         return found
 
     def _held_there(self, job: Ended, nodes: int) -> tuple[HeldGpu, ...] | None:

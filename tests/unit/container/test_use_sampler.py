@@ -220,11 +220,18 @@ def test_a_full_disk_costs_no_job_its_gpus(lab: Lab, monkeypatch: pytest.MonkeyP
                 lab.after(at)
         del lab.running[7]
         lab.ends(7, "one")
-        with pytest.raises(OSError, match="No space left"):
-            lab.after(40)
-    lab.after(46)
+        (notes / "9.0").touch()  # shorter than a sample: Slurm tells what it had, for a while
+        lab.ends(9, "one")
+        for at in (40, 400):
+            with pytest.raises(OSError, match="No space left"):
+                lab.after(at)
+    lab.after(406)
     del lab.running[8]
     lab.ends(8, "one")
-    lab.after(52)
-    assert lab.written() == {own: [(0, "h100", "one")] for own in (7, 8)}
+    lab.after(412)
+    assert lab.written() == {
+        **{own: [(0, "h100", "one")] for own in (7, 8)},
+        9: [(None, "t4", "one")],
+    }
+    assert lab.asked == [9]
     assert (list(notes.iterdir()), lab.sampler.jobs) == ([], {})
