@@ -147,6 +147,13 @@ def explain(call: execution.Call, code: int, *, folder_said: bool, said: bytes =
         execution.say(as_called(needs))
 
 
+def say_what_it_needs(call: execution.Call) -> None:
+    """Of a command that has ended well."""
+    machine = engine_door.of(local.LocalMachine(), call.runtime)
+    if (needs := exec_needs.hint(machine, call)) is not None:
+        execution.say(as_called(needs))
+
+
 def _stopped_meanwhile(
     call: execution.Call, code: int, found: containers.Container | None
 ) -> str | None:

@@ -107,7 +107,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     if not run.is_worker:
         _restart_watchers(run)
     same = partitions.same(old_texts, candidate.texts)
-    counted = run.is_worker or accounting.is_on(run) == bool(before.get("accounting"))
+    counted = run.is_worker or accounting.is_as_wanted(run, before.get("accounting"))
     if same and counted and not seen.changes and _took_over(paths, _daemons(run)):
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):

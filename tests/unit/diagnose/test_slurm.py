@@ -206,6 +206,11 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("slurmd-down", "DSH-SL-010", "slurmd has stopped; Somebody stopped"),
         ("slurmrestd-down", "DSH-SL-053", "slurmrestd has stopped; REST API"),
         ("database-stopped", "DSH-SL-057", "accounting does not answer; mariadb: down"),
+        (
+            "slurmdbd-older",
+            "DSH-SL-057",
+            "slurmdbd is older than slurmctld; 24.05.4; Rebuild the image",
+        ),
         ("slurmd-ends-again", "DSH-SL-010", "slurmd has stopped; ends soon; /dev/nvidia0"),
         ("slurmd-killed-lately", "DSH-SL-011", "stopped by itself; slurmd: ended by itself once"),
         ("drained-own", "DSH-SL-012", "is drained; dshpc:reconfigure"),

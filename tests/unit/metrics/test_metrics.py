@@ -21,6 +21,7 @@ Data since      Thu Nov 26 10:44:53 2026 (1795689893)
 *******************************************************
 Server thread count:  1
 Agent queue size:     0
+DBD Agent queue size: 12
 
 Jobs submitted: 7
 Jobs failed:    2
@@ -46,7 +47,8 @@ NODE = (
 
 def test_what_sdiag_says_has_slurms_names() -> None:
     assert metrics_answer.scheduler(SDIAG) == {
-        "slurm_server_thread_cnt": 1, "slurm_agent_queue_size": 0, "slurm_jobs_stats_submitted": 7,
+        "slurm_server_thread_cnt": 1, "slurm_agent_queue_size": 0,
+        "slurm_slurmdbd_queue_size": 12, "slurm_jobs_stats_submitted": 7,
         "slurm_jobs_stats_failed": 2, "slurm_sched_cycle_last": 10, "slurm_sched_cycle_cnt": 21,
         "slurm_sched_mean_cycle": 454, "slurm_schedule_queue_len": 3, "slurm_backfilled_jobs": 5,
         "slurm_bf_cycle_cnt": 8, "slurm_bf_cycle_last": 9,
