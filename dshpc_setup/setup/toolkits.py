@@ -76,7 +76,7 @@ def _all(folders: Iterable[str], project: Project, *, is_named: bool) -> Iterato
     for folder in folders:
         path = os.path.normpath(folder)
         kind, source = _kind(path), os.path.realpath(path)
-        why = unfit(path, project.folder)
+        why = unfit(path, project.folder, lambda real: not fits(real))
         if why is None and kind is None:
             why = f"it has no {' and no '.join(COMPILERS.values())}"
         if why is None and not fits(path):
