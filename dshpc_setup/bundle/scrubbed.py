@@ -147,6 +147,7 @@ def _images(sources: Sources) -> list[str]:
 def _folders(sources: Sources) -> Iterable[str]:
     observed = sources.known.observed
     paths = [sources.folder, observed.project, *(disk.path for disk in observed.disks)]
+    paths += [each.path for each in observed.lent]
     if observed.cluster is not None:
         paths.append(observed.cluster.project)
     if observed.container is not None:

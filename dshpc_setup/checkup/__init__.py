@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dshpc_setup import __version__, probes
 from dshpc_setup import settings as settings_module
-from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel, other_nodes
+from dshpc_setup.checkup import (
+    cluster,
+    device_links,
+    disks,
+    gpu_memory,
+    kernel,
+    lent,
+    other_nodes,
+)
 from dshpc_setup.diagnose import CheckInput, catalogue
 from dshpc_setup.engine import inspecting
 from dshpc_setup.engine_client import BUILTIN
@@ -227,6 +235,7 @@ def _machine(
         plan = _plan(facts, settings) if settings else None
         chosen = settings or Settings()
         as_run = project.with_homes(chosen)
+        questions["lent"] = lambda tell: lent.look(machine, project.runtime(), chosen, tell)
         others = workers.planned(machine, facts, as_run) if plan is not None else ()
         plan = plan and workers.with_image_of_all(plan, others)
         questions["files"] = lambda tell: tell(
@@ -254,7 +263,8 @@ def _put_together(
         from dshpc_setup.checkup.files import FolderSeen
 
         folder = _last(told, FolderSeen) or FolderSeen()
-        observed = replace(observed, project=str(project.folder), **vars(folder))
+        seen = _last(told, lent.Lent) or lent.Lent()
+        observed = replace(observed, project=str(project.folder), lent=seen.folders, **vars(folder))
     return _last(told, HostFacts) or _no_facts(machine), observed
 
 

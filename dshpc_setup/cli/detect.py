@@ -23,8 +23,10 @@ from dshpc_setup.probes import DEADLINE_S, gather
 if TYPE_CHECKING:
     from dshpc_setup.machine import Machine
     from dshpc_setup.settings import Settings
+    from dshpc_setup.settings.lent import Toolkit
     from dshpc_setup.setup.engine_choice import Choice
 
+_LOOK_S = 3.0
 _SWITCHES = {"--json": "json", "--explain": "explain"}
 _VALUES = {
     "--only": "only",
@@ -87,11 +89,17 @@ def detect(asked: DetectOptions) -> int:
     asks_engine = "docker" in sections
     here = _here(asked) if asks_engine or (facts.gpus.devices and not asked.json) else None
     engine = _engine(machine, facts, here) if asks_engine and here else None
+    is_here = asked.machine is None and asked.root == "/" and "gpus" in sections
+    kits = _toolkits(machine) if is_here else None
     if asked.json:
         found = facts.to_json(sections, explain=asked.explain)
-        print_json({**found, "cluster_engine": engine.to_json() if engine else None})
+        more = {
+            "cluster_engine": engine.to_json() if engine else None,
+            "toolkits": None if kits is None else [each.to_json() for each in kits],
+        }
+        print_json({**found, **more})
     else:
-        _print(facts, sections, asked, here, engine)
+        _print(facts, sections, asked, here, engine, kits or ())
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
 
 
@@ -106,7 +114,7 @@ def detect_inside(asked: DetectOptions) -> int:
     facts = hardware.look(LocalMachine(), settings.simulate, deadline_s=asked.deadline)
     if asked.json:
         found = facts.to_json(sections, explain=asked.explain)
-        print_json({**found, "cluster_engine": None})
+        print_json({**found, "cluster_engine": None, "toolkits": None})
     else:
         _print(facts, sections, asked, _Here(settings, {}))
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
@@ -118,11 +126,12 @@ def _print(
     asked: DetectOptions,
     here: _Here | None,
     engine: Choice | None = None,
+    kits: tuple[Toolkit, ...] = (),
 ) -> None:
     from dshpc_setup.cli.facts import lines
     from dshpc_setup.facts import explain
 
-    text = lines(facts, sections, *([here.settings] if here else []), engine=engine)
+    text = lines(facts, sections, *([here.settings] if here else []), engine=engine, kits=kits)
     if asked.explain:
         text += ["", *explain.lines(facts, sections)]
     put("\n".join([*text, ""]))
@@ -164,6 +173,16 @@ def _engine(machine: Machine, facts: HostFacts, here: _Here) -> Choice | None:
             looks_only=True,
         )
     return None
+
+
+def _toolkits(machine: Machine) -> tuple[Toolkit, ...] | None:
+    """The CUDA and ROCm of this machine that `toolkit: host` would lend to jobs; None where looking did not
+    end: they may lie on another machine's disk."""
+    from dshpc_setup.setup import toolkits
+
+    ended = machine.apart({"toolkits": lambda say: say(toolkits.here())}, deadline_s=_LOOK_S)
+    found = ended["toolkits"].items
+    return found[-1] if found else None
 
 
 def check_deadline(seconds: float) -> None:

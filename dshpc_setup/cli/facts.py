@@ -23,6 +23,7 @@ from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
 from dshpc_setup.probes.trace import counted
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
+from dshpc_setup.settings.lent import Toolkit
 from dshpc_setup.setup.describe import describe_engine, gib, system_name
 from dshpc_setup.setup.engine_choice import Choice
 from dshpc_setup.terminal.command_names import as_called
@@ -52,11 +53,12 @@ def lines(
     settings: Settings = Settings(),
     *,
     engine: Choice | None = None,
+    kits: Collection[Toolkit] = (),
 ) -> list[str]:
     """The summary: the sections that were asked for, then what could not be asked.
 
     `settings`: what jobs call the GPUs, and which of them they get. `engine`: what would start a cluster
-    here, where that is known.
+    here, where that is known. `kits`: the CUDA and ROCm of this machine.
     """
     found: list[str] = []
     for name, title, told in (
@@ -66,6 +68,7 @@ def lines(
         ("docker", "Docker", _docker(facts.engine)),
         ("docker", "Engine", _choice(engine)),
         ("gpus", "GPUs", _gpus(facts.gpus, settings)),
+        ("gpus", "Toolkit", map(_toolkit, kits)),
     ):
         if name in sections:
             start = f"{title:<{_INDENT}}"
@@ -140,6 +143,11 @@ def _docker(it: Engine) -> Iterable[str]:
 def _choice(it: Choice | None) -> Iterable[str]:
     if it is not None:
         yield f"{it.kind} would start a cluster here: {it.words}"
+
+
+def _toolkit(it: Toolkit) -> str:
+    where = it.place if it.place == it.source else f"{it.place} ({it.source})"
+    return f"{it.kind.upper().replace('ROCM', 'ROCm')} in {where}"
 
 
 def _handing_over(it: Engine) -> Iterable[str]:

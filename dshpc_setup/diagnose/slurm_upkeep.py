@@ -199,6 +199,45 @@ def _host_name(known: CheckInput, inside: Inside) -> Verdict:
     )  # fmt: skip
 
 
+_LENT_WRONG: dict[str, str] = {
+    "gone": "is not there",
+    "empty": "has no compiler any more",
+    "replaced": "leads to another installation by now",
+}
+
+
+def _lent(known: CheckInput) -> Verdict:
+    folders = known.observed.lent
+    wrong = [each for each in folders if each.state in _LENT_WRONG]
+    silent = [each.path for each in folders if each.state == "unknown"]
+    if not wrong and silent:
+        return unknown("Looking at what jobs are lent did not end.", *silent)
+    if not wrong:
+        return fine(*(f"{each.setting}: {each.path}" for each in folders))
+    evidence = [
+        f"{each.setting}: {each.path} {_LENT_WRONG[each.state]}"
+        if each.path
+        else "toolkit: host: no CUDA and no ROCm was found to lend"
+        for each in wrong
+    ]
+    fixes = [
+        Fix("Bring the folder back: mount it, or move it there again")
+        if any(each.state == "gone" and each.path for each in wrong)
+        else None,
+        Fix("See where this machine's CUDA and ROCm are", "dshpc detect --only gpus", step="look")
+        if any(each.setting == "toolkit" for each in wrong)
+        else None,
+        configure("Lend what is there now; jobs that would be stopped are named before"),
+    ]
+    fix = tuple(each for each in fixes if each is not None)
+    if all(each.state == "replaced" for each in wrong):
+        return warning("Jobs see the installation from before.", *evidence, fix=fix)
+    cause = "Jobs are to see folders of this machine that are not there; the next start is refused."
+    if not any(each.state == "gone" and each.path for each in wrong):
+        cause = "Jobs are to be lent this machine's compilers, and do not find them."
+    return warning(cause, *evidence, fix=fix)
+
+
 UPKEEP_CHECKS: tuple[Check, ...] = (
     Check(STATE_VOLUME, "slurm", "The state volume has room",
           "The state volume is full, or nearly so", of_inside(_state_volume), needs=(RUNS,),
@@ -215,6 +254,8 @@ UPKEEP_CHECKS: tuple[Check, ...] = (
           "The image's packages are old", of_inside(_packages), needs=(RUNS,)),
     Check("DSH-SL-049", "slurm", "No holes of this Slurm are known",
           "The image's Slurm has holes that are known", of_inside(_holes), needs=(RUNS,)),
+    Check("DSH-SL-067", "slurm", "What jobs are lent of this machine is there",
+          "A folder that jobs are lent is gone, or another one", _lent),
     Check("DSH-SL-032", "slurm", "The container's host name resolves",
           "The container's host name does not resolve", of_inside(_host_name), needs=(RUNS,)),
 )  # fmt: skip

@@ -15,12 +15,13 @@ from typing import Literal
 from dshpc_setup.environment.target import FULL, MACHINES, PYTHON
 from dshpc_setup.errors import DshpcError, usage_error
 
-Kind = Literal["lock", "requirements", "npm"]
+Kind = Literal["lock", "requirements", "conda", "npm"]
 LOCK, PROJECT, REQUIREMENTS = "uv.lock", "pyproject.toml", "requirements.txt"
 CONDA = ("environment.yml", "environment.yaml")
+OVERRIDE = "CONDA_OVERRIDE_CUDA"  # conda's own: which CUDA a driver offers, where it is not asked
 FORM = "1"  # of what is made: another one is made anew
 _MOST_BYTES = 16 << 20
-_WANTED = f"A folder that declares one holds {REQUIREMENTS}, or {PROJECT} with {LOCK}."
+_WANTED = f"A folder that declares one holds {PROJECT} with {LOCK}, {REQUIREMENTS}, or {CONDA[0]}."
 # What leads to another file, whose content nothing here would know of
 _ELSEWHERE = re.compile(
     r"(?:-r|--requirements?|-c|--constraints?|-e|--editable)(?=[ =]|\S)|\.{0,2}/|\.{1,2}$|file:|\S+ *@ *file:"
@@ -75,19 +76,17 @@ def read(folder: str) -> Declared:
     if requirements is not None:
         check_requirements(requirements, os.path.join(folder, REQUIREMENTS))
         return Declared(folder, "requirements", ((REQUIREMENTS, requirements),))
+    for name in CONDA:
+        if (text := _bytes(folder, name)) is not None:
+            told = os.environ.get(OVERRIDE)
+            override = ((OVERRIDE, told.encode()),) if told else ()
+            return Declared(folder, "conda", (*override, (name, text)))
     if project is not None:
         raise usage_error(
             f"{folder} has {PROJECT}, and no {LOCK}.",
             "A lock says which versions a job gets, today and later.",
             f"Lock it there: cd {folder} && uv lock",
         )
-    for name in CONDA:
-        if os.path.exists(os.path.join(folder, name)):
-            raise usage_error(
-                f"{os.path.join(folder, name)} names packages of conda, which are not installed here.",
-                _WANTED,
-                f"Write the Python packages of it into {REQUIREMENTS} beside it.",
-            )
     raise usage_error(f"{folder} declares no environment.", _WANTED)
 
 

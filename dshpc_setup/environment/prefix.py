@@ -65,7 +65,19 @@ def finish(tree: Path, final: str, python: str) -> None:
     if (tree / "lib64").is_symlink():
         (tree / "lib64").unlink()
     started = f"{final}/bin/python3"
-    for path in bin_.iterdir():
+    start_scripts(bin_, python, started)
+    for name in _PYTHONS:
+        (bin_ / name).unlink(missing_ok=True)
+        (bin_ / name).symlink_to(INTERPRETER)
+    config = {"home": os.path.dirname(INTERPRETER), "include-system-site-packages": "false",
+              "version": FULL}  # fmt: skip
+    (tree / "pyvenv.cfg").write_text("".join(f"{key} = {value}\n" for key, value in config.items()))
+    name_kernels(tree, started)
+
+
+def start_scripts(folder: Path, python: str, started: str) -> None:
+    """Have the scripts that start `python` of this machine start that of the environment."""
+    for path in folder.iterdir():
         if path.is_file() and not path.is_symlink():
             text = path.read_bytes()
             changed = packing.script(text, python, _first_line(started))
@@ -73,12 +85,10 @@ def finish(tree: Path, final: str, python: str) -> None:
                 path.unlink()  # a link into uv's cache, where others take it from
                 path.write_bytes(changed)
                 path.chmod(0o755)
-    for name in _PYTHONS:
-        (bin_ / name).unlink(missing_ok=True)
-        (bin_ / name).symlink_to(INTERPRETER)
-    config = {"home": os.path.dirname(INTERPRETER), "include-system-site-packages": "false",
-              "version": FULL}  # fmt: skip
-    (tree / "pyvenv.cfg").write_text("".join(f"{key} = {value}\n" for key, value in config.items()))
+
+
+def name_kernels(tree: Path, started: str) -> None:
+    """Jupyter's kernels start the Python of the environment that they are of."""
     for path in tree.glob("share/jupyter/kernels/*/kernel.json"):
         _name_python(path, started)
 

@@ -99,6 +99,35 @@ def install_prefix(
     _good(done, uv, of_cluster=False)
 
 
+def install_beside(
+    machine: Machine, uv: Uv, file: Path, site: Path, python: str, say: Callable[[str], None]
+) -> None:
+    """Install what a requirements file comes down to into the modules of another Python: what is there and
+    fits stays."""
+    argv = [
+        *_call(uv, "install", python),
+        *(f"--target={site}", f"--requirements={file}"),
+    ]
+    done = machine.run(
+        argv, deadline_s=DEADLINE_S, env=uv.env, cwd=str(file.parent), on_line=_shown(say)
+    )
+    _good(done, uv, of_cluster=False)
+
+
+def install_own(machine: Machine, uv: Uv, requirements: Path, into: Path) -> None:
+    """Install what a file with hashes names for the Python that runs us, as files of its own: what is kept
+    in uv's cache may be linked to by what jobs write in."""
+    argv = [
+        *(uv.program, "pip", "install", *_QUIET, f"--python={uv.python}", "--only-binary=:all:"),
+        *uv.options,
+        *("--no-deps", "--require-hashes", "--link-mode=copy"),
+        *(f"--target={into}", f"--requirements={requirements}"),
+    ]
+    env = {**uv.env, "UV_CONSTRAINT": ""}
+    done = machine.run(argv, deadline_s=DEADLINE_S, env=env, cwd=str(into.parent))
+    _good(done, uv, of_cluster=False)
+
+
 def export(machine: Machine, uv: Uv, folder: Path) -> str:
     """A project's uv.lock as the text of a pylock.toml, without what lies in folders of this machine."""
     argv = [
@@ -122,10 +151,10 @@ def _shown(say: Callable[[str], None]) -> Callable[[str], None]:
     return show
 
 
-def _call(uv: Uv, command: str) -> list[str]:
+def _call(uv: Uv, command: str, python: str = target.FULL) -> list[str]:
     return [
         *(uv.program, "pip", command, *_QUIET, f"--python={uv.python}"),
-        *target.options(uv.architecture),
+        *target.options(uv.architecture, python),
         *uv.options,
     ]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FOLDER = ".envs"
 UNUSED_S = 30 * 86400.0
 _NEW = ".new-"
+_ACTIVATE = 'for each in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do . "$each"; done; exec "$@"'
 _TRIES = 100  # to make a folder that is still there once it is held
 
 
@@ -96,14 +97,13 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Mak
         )
     from pathlib import Path
 
-    from dshpc_setup.environment import prefix
     from dshpc_setup.machine.local import LocalMachine
 
     name = os.path.basename(final)
     new, handle = new_and_held(at)
     try:
         into = Path(os.path.dirname(final)) / new
-        (make or prefix.make)(LocalMachine(), declared, into, final, say)
+        (make or _maker(declared))(LocalMachine(), declared, into, final, say)
         with contextlib.suppress(OSError):
             # Somebody else of ours may have made the same meanwhile
             if not used(name, at):
@@ -112,6 +112,16 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Mak
     finally:
         os.close(handle)
         removal.discard(new, at)
+
+
+def _maker(declared: Declared) -> Maker:
+    if declared.kind == "conda":
+        from dshpc_setup.environment import conda
+
+        return conda.make
+    from dshpc_setup.environment import prefix
+
+    return prefix.make
 
 
 def new_and_held(at: int) -> tuple[str, int]:
@@ -156,10 +166,20 @@ def hold(folder: str) -> int:
 
 
 def variables(folder: str, path: str) -> dict[str, str]:
-    """Those by which its programs are found first; `path` is the PATH so far. None where it is no venv."""
-    if not os.path.exists(f"{folder}/pyvenv.cfg"):
-        return {}
-    return {"VIRTUAL_ENV": folder, "PATH": f"{folder}/bin:{path}"}
+    """Those by which its programs are found first; `path` is the PATH so far. None without programs."""
+    own = {"PATH": f"{folder}/bin:{path}"}
+    if os.path.exists(f"{folder}/conda-meta"):
+        return {"CONDA_PREFIX": folder, "CONDA_DEFAULT_ENV": folder, "CONDA_SHLVL": "1", **own}
+    if os.path.exists(f"{folder}/pyvenv.cfg"):
+        return {"VIRTUAL_ENV": folder, **own}
+    return {}
+
+
+def activated(folder: str, argv: list[str]) -> list[str]:
+    """The words behind the scripts that conda's packages have for a shell that uses them."""
+    if not os.path.isdir(f"{folder}/etc/conda/activate.d"):
+        return argv
+    return ["/bin/bash", "-c", _ACTIVATE, "dshpc", *argv]
 
 
 def say(text: str) -> None:

@@ -176,6 +176,8 @@ def words(request: Mapping[str, Any], environ: MutableMapping[str, str]) -> list
         raise ValueError("it names no program")
     resources = request["resources"]
     tasks = max(resources.get("tasks") or 1, resources.get("nodes") or 1)
+    if environment := request.get("environment"):
+        argv = environments.activated(str(environment), argv)
     if image := request.get("image"):
         from dshpc_setup.jobs import images
 

@@ -234,6 +234,20 @@ class NodeSeen:
     problem: str | None = None
 
 
+LentState = Literal["good", "gone", "empty", "replaced", "unknown"]
+
+
+@dataclass(frozen=True)
+class LentFolder:
+    """A folder of this machine that jobs are to see, by one of the settings. `path` is empty where `toolkit`
+    is set and nothing was ever found to lend. `empty`: a toolkit without its
+    compiler. `replaced`: jobs see what was there before."""
+
+    setting: Literal["home", "mounts", "toolkit"]
+    path: str
+    state: LentState = "good"
+
+
 @dataclass(frozen=True)
 class Observed:
     """All of it; an empty one where nothing was asked."""
@@ -260,6 +274,7 @@ class Observed:
     packages: tuple[str, ...] | None = None  # of methods, as locked: "torch 2.9.0"; None: not read
     leftovers: tuple[str, ...] = ()  # of an interrupted write: paths in the project folder
     overruled: tuple[Overruled, ...] = ()  # settings that a file of the user's own keeps out
+    lent: tuple[LentFolder, ...] = ()  # folders of this machine that jobs see
     refused: dict[str, Any] | None = None  # why the last configure-environment put nothing in force
 
     def daemon(self, name: str) -> Daemon | None:

@@ -17,7 +17,6 @@ Fault = Literal[
     "unsafe",  # a member that leads out of it
     "too-large",
     "no-room",
-    "packing",  # layers that are packed as nobody here unpacks
     "encrypted",
     "file-system",  # of a SIF: it holds no squashfs
     "no-program",  # unsquashfs is missing

@@ -92,8 +92,6 @@ def _meant(entries: Sequence[object], architecture: str) -> Mapping[str, Any]:
 
 
 def _layer(entry: Mapping[str, Any]) -> str:
-    if "zstd" in str(entry.get("mediaType")):
-        raise ImageError("packing", "zstd")
     if "encrypted" in str(entry.get("mediaType")):
         raise ImageError("encrypted")
     return _blob(entry)

@@ -15,6 +15,7 @@ was; root of the image is nobody. Each job in an image goes through here, so imp
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 
@@ -181,7 +182,14 @@ def enter(root: str, home: str, script: str | None = None) -> None:
     with _step("root"):
         kernel.mount(root, root, flags=kernel.BIND)
         os.chdir(root)
-        os.makedirs(f".{OLD}", 0o755, exist_ok=True)
+        for place in (
+            OWN,
+            OLD,
+        ):  # by no link of the image's: it would lead to the node's own folders
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(f".{place}", 0o755)
+            if os.path.islink(f".{place}"):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
         kernel.pivot_root(".", f".{OLD}")
         os.chdir("/")
     with _step("mount"):
@@ -292,7 +300,14 @@ def _become(words: list[str], environ: Mapping[str, str]) -> int:
     return NOT_RUN
 
 
+def _need_inside(place: str) -> None:
+    """A link of the image's may lead back to the node, where nothing is to be made or taken away."""
+    if _below(os.path.realpath(place), (OWN,)):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+
+
 def _bind_folder(place: str) -> None:
+    _need_inside(place)
     if not os.path.isdir(place):
         os.makedirs(place, 0o755)
     kernel.mount(OLD + place, place, flags=kernel.BIND | kernel.RECURSIVE)
@@ -302,6 +317,7 @@ def _bind_file(place: str) -> None:
     source = OLD + place
     if not os.path.isfile(source) or not os.path.isdir(os.path.dirname(place)):
         return
+    _need_inside(os.path.dirname(place))
     if os.path.islink(place):  # to what is made at a machine's start
         os.unlink(place)
     _bind(source, place)

@@ -16,13 +16,13 @@ from typing import IO, Protocol
 
 from dshpc_setup.builtin.archive import ArchiveError, Tail, most_bytes, parts_of
 from dshpc_setup.documents import foreign
+from dshpc_setup.oci import packing
 from dshpc_setup.oci.model import ImageError
 
 _MOST_MEMBERS = 100_000
 _MOST_DOCUMENT = 4 << 20
 _MOST_LINKS = 8
 _BLOCK = 1 << 20
-_GZIP = b"\x1f\x8b"
 
 
 class Source(Protocol):
@@ -144,30 +144,28 @@ class _Piece:
 
 @contextlib.contextmanager
 def of_file(path: Path, scratch: Path) -> Iterator[Source]:
-    """What lies at that path; a tar that is packed by gzip is unpacked in `scratch` first. Raises
+    """What lies at that path; a tar that is packed is unpacked in `scratch` first. Raises
     ImageError."""
     if path.is_dir():
         yield Folder(path)
         return
-    with open(path, "rb") as file:
-        packed = file.read(2) == _GZIP
-        file.seek(0)
-        if not packed:
+    with open(path, "rb") as file, packing.plain(file) as unpacked:
+        if not packing.is_packed(unpacked):
+            file.seek(0)
             yield Tar(file)
             return
         with tempfile.TemporaryFile(dir=scratch) as plain:
-            _unzip(file, plain, most_bytes(os.fstat(file.fileno()).st_size))
+            _unpack(unpacked, plain, most_bytes(os.fstat(file.fileno()).st_size))
             yield Tar(plain)
 
 
-def _unzip(packed: IO[bytes], plain: IO[bytes], most: int) -> None:
+def _unpack(source: IO[bytes], plain: IO[bytes], most: int) -> None:
     try:
-        with gzip.GzipFile(fileobj=packed) as source:
-            while block := source.read(_BLOCK):
-                most -= len(block)
-                if most < 0:
-                    raise ImageError("too-large", "the archive itself")
-                plain.write(block)
+        while block := source.read(_BLOCK):
+            most -= len(block)
+            if most < 0:
+                raise ImageError("too-large", "the archive itself")
+            plain.write(block)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ImageError("truncated", str(error)) from None
     plain.flush()

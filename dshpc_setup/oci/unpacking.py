@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from dshpc_setup.builtin.archive import ArchiveError, most_bytes, unpacked
+from dshpc_setup.oci import packing
 from dshpc_setup.oci.layers import LayerTree
 from dshpc_setup.oci.model import Image, ImageError, Layer
 from dshpc_setup.oci.sources import Source
 
 _BLOCK = 1 << 20
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_TARS = 2  # times what the files of a layer take: their headers and what lies between
 
 
 def unpack(image: Image, source: Source, root: Path, removed: Path, machine: str) -> None:
@@ -24,8 +22,8 @@ def unpack(image: Image, source: Source, root: Path, removed: Path, machine: str
     Raises ImageError; what was written stays then."""
     most = most_bytes(sum(source.size(layer.member) for layer in image.layers))
     for layer in image.layers:
-        with source.opened(layer.member) as packed, _plain(packed) as plain:
-            counted = _Digested(plain)
+        with source.opened(layer.member) as packed, packing.plain(packed) as plain:
+            counted = _Digested(plain, _TARS * most)
             tree = LayerTree(root, removed, machine, most)
             try:
                 unpacked(counted, tree, layer.member)  # type: ignore[arg-type]
@@ -43,42 +41,12 @@ def _compare(counted: _Digested, layer: Layer) -> None:
         )
 
 
-@contextlib.contextmanager
-def _plain(packed: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Unpacked where it is packed by gzip; told by its first bytes, as names and types are often wrong."""
-    ahead = _Ahead(packed)
-    if ahead.first == _ZSTD:
-        raise ImageError("packing", "zstd")
-    if ahead.first[:2] != _GZIP:
-        yield ahead  # type: ignore[misc]
-        return
-    with gzip.GzipFile(fileobj=ahead, mode="rb") as file:  # type: ignore[call-overload]
-        yield file
-
-
-class _Ahead:
-    """A file whose first bytes are known before they are read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.first = file.read(4)
-        self._left = self.first
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._left:
-            return self._file.read(size)
-        if size < 0:
-            block, self._left = self._left, b""
-            return block + self._file.read()
-        block, self._left = self._left[:size], self._left[size:]
-        return block
-
-
 class _Digested:
-    """A file that goes forward alone, and whose digest is known when all of it was read."""
+    """A file of at most so many bytes that goes forward alone, and whose digest is known when all of it was
+    read."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._hash, self._at = file, hashlib.sha256(), 0
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self._file, self._most, self._hash, self._at = file, most, hashlib.sha256(), 0
 
     @property
     def digest(self) -> str:
@@ -92,6 +60,8 @@ class _Digested:
                 break
             self._hash.update(part)
             self._at += len(part)
+            if self._at > self._most:  # zeros behind the last file, say
+                raise ArchiveError("too-large", "a layer")
             size -= len(part) if size > 0 else 0
             parts.append(part)
         return b"".join(parts)

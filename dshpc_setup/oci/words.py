@@ -43,13 +43,6 @@ def _of_kind(error: ImageError, path: str, machine: str) -> DshpcError | None:
             )  # fmt: skip
         case "system":
             return _error(f"The image {path} is not of Linux: {what}.", "", "Use one of Linux.")
-        case "packing":
-            return _error(
-                f"The layers of {path} are packed by {what}, which is not unpacked here.", "",
-                "Pack them by gzip: skopeo copy --dest-compress-format gzip "
-                f"--dest-force-compress-format oci-archive:{named} oci-archive:NEW.tar",
-                "Or let an engine write it: docker save NAME -o FILE",
-            )  # fmt: skip
         case "encrypted":
             return _error(f"The image {path} is encrypted.", "", "Decrypt it first.")
         case "file-system":

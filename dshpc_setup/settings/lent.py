@@ -29,6 +29,9 @@ class Toolkit:
     def __str__(self) -> str:
         return f"{self.kind}:{self.source}:{self.place}"
 
+    def to_json(self) -> dict[str, str]:
+        return {"kind": self.kind, "path": self.place, "lies_in": self.source}
+
     @property
     def mount(self) -> str:
         return f"{self.source}:{self.place}:ro"

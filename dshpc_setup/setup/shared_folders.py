@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,8 +132,11 @@ def _unmounted(settings: Settings, folder: str, why: str, todo: str) -> DshpcErr
     )
 
 
-def unfit(folder: str, project: Path) -> str | None:
-    """Why a folder of the machine must not be mounted: words; None where it may be."""
+def unfit(
+    folder: str, project: Path, hides: Callable[[str], bool] = hides_the_system
+) -> str | None:
+    """Why a folder of the machine must not be mounted: words; None where it may be. `hides`: of where a link
+    leads, whether that is the system's."""
     try:
         seen = os.stat(folder)
     except FileNotFoundError:
@@ -145,7 +149,7 @@ def unfit(folder: str, project: Path) -> str | None:
     if real != folder:
         if (link := _link_of_others(folder)) is not None:
             return f"the link {plain(link)} on the way is another user's, who can turn it elsewhere"
-        if hides_the_system(real) or is_an_engines(real):
+        if hides(real) or is_an_engines(real):
             return f"it leads to {plain(real)}, which is the system's"
     for name in _OF_PROJECT:
         if lies_in(real, os.path.realpath(project / name)):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from dshpc_setup.errors import usage_error
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
-from dshpc_setup.settings.lent import COMPILERS, Toolkit, first_of_each, fits, parse
+from dshpc_setup.settings.lent import COMPILERS, Kind, Toolkit, first_of_each, fits, parse
 from dshpc_setup.setup.shared_folders import unfit
 from dshpc_setup.terminal.sanitize import listed, plain
 
@@ -37,6 +37,22 @@ def with_toolkits(project: Project, settings: Settings) -> Settings:
     return replace(settings, toolkits=tuple(map(str, found)))
 
 
+def here() -> tuple[Toolkit, ...]:
+    """Those that lie where they do as a rule, each by its first name, whether or not jobs are lent them."""
+    found: dict[str, Toolkit] = {}
+    for path in _usual():
+        kind, real = _kind(path), os.path.realpath(path)
+        if kind is not None:
+            found.setdefault(real, Toolkit(kind, real, path))
+    return tuple(found.values())
+
+
+def _kind(path: str) -> Kind | None:
+    return next(
+        (kind for kind, name in COMPILERS.items() if os.path.isfile(f"{path}/{name}")), None
+    )
+
+
 def told(settings: Settings) -> str:
     found = tuple(map(parse, settings.toolkits))
     first = tuple(each.place for each in first_of_each(found))
@@ -59,11 +75,8 @@ def _all(folders: Iterable[str], project: Project, *, is_named: bool) -> Iterato
     """Each where it is named, and where it lies: its programs know one path or the other."""
     for folder in folders:
         path = os.path.normpath(folder)
-        kind = next(
-            (kind for kind, name in COMPILERS.items() if os.path.isfile(f"{path}/{name}")), None
-        )
-        source = os.path.realpath(path)
-        why = unfit(path, project.folder)
+        kind, source = _kind(path), os.path.realpath(path)
+        why = unfit(path, project.folder, lambda real: not fits(real))
         if why is None and kind is None:
             why = f"it has no {' and no '.join(COMPILERS.values())}"
         if why is None and not fits(path):

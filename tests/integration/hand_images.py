@@ -10,8 +10,10 @@ import os
 import struct
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from dshpc_setup.oci import packing
 
 PROGRAMS = (
     "sh",
@@ -81,17 +83,36 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def zipped(data: bytes) -> bytes:
+    return gzip.compress(data, 1, mtime=0)
+
+
+def zstd(data: bytes) -> bytes:
+    """In two frames, with one between that has no content, as podman writes what it can fetch in parts."""
+    half = len(data) // 2
+    empty = b"\x50\x2a\x4d\x18" + len(b"note").to_bytes(4, "little") + b"note"
+    return packing.zstd.compress(data[:half]) + empty + packing.zstd.compress(data[half:])
+
+
 def oci(
-    layers: Sequence[bytes], architecture: str = _ARCHITECTURE, digests: Sequence[str] | None = None
+    layers: Sequence[bytes],
+    architecture: str = _ARCHITECTURE,
+    digests: Sequence[str] | None = None,
+    *,
+    pack: Callable[[bytes], bytes] = zipped,
 ) -> dict[str, bytes]:
     """The files of an OCI layout with packed layers."""
     config = _config(layers, architecture, digests)
-    packed = [gzip.compress(each, 1, mtime=0) for each in layers]
+    packed = [pack(each) for each in layers]
+    kind = f"application/vnd.oci.image.layer.v1.tar+{'zstd' if pack is zstd else 'gzip'}"
     blobs = {_hash(each): each for each in (config, *packed)}
     manifest = json.dumps({
         "schemaVersion": 2,
         "config": {"digest": f"sha256:{_hash(config)}", "size": len(config)},
-        "layers": [{"digest": f"sha256:{_hash(each)}", "size": len(each)} for each in packed],
+        "layers": [
+            {"mediaType": kind, "digest": f"sha256:{_hash(each)}", "size": len(each)}
+            for each in packed
+        ],
     }).encode()  # fmt: skip
     blobs[_hash(manifest)] = manifest
     index = {

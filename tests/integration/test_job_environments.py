@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import conda_channel
 from tests.integration.cluster import Cluster, wait_until
 
 pytestmark = pytest.mark.engines("builtin", "docker")
@@ -94,6 +95,47 @@ def test_what_cannot_be_had_is_told(standard: Cluster, tmp_path: Path) -> None:
     assert missing.code == 64
     assert "env NAME=VALUE" in json.dumps(missing.report)
     assert environments(standard) == before
+
+
+def test_packages_of_conda(standard: Cluster, tmp_path: Path) -> None:
+    """py-rattler is fetched for it; the channel is a folder, as none on the internet can be counted on."""
+    where = conda_channel.channel(tmp_path / "channel", os.uname().machine)
+    file = tmp_path / "environment.yml"
+    file.write_text(
+        f"channels: [{where}]\n"
+        "dependencies: [python, greetings=1.0, toolbox, {pip: [cowsay==6.1, greetings>=1]}]\n"
+        "variables: {OURS: it's ours}\n"
+    )
+    run = ("--env", str(tmp_path), "--", "sh", "-c")
+    shown = ran(
+        standard,
+        *run,
+        'greet; toolbox; echo "$TOOLBOX $OURS"; cowsay -t moo; python -c "import cowsay"',
+    )
+    prefix = shown.splitlines()[1].removeprefix("toolbox of ")
+    assert Path(prefix).parent == standard.work / "jobs" / str(os.getuid()) / ".envs"
+    assert shown.splitlines()[0] == "greetings 1.0"
+    assert shown.splitlines()[2] == f"{prefix}/share/toolbox it's ours"
+    assert "| moo |" in shown
+    # Nothing that a job writes reaches what others are made of
+    assert all(each.stat().st_nlink == 1 for each in Path(prefix, "share").rglob("data"))
+    again = standard.dshpc("run", "--wait", *run, "exit 7")
+    assert (again.code, "environment:" in again.stderr) == (7, False)
+
+    for text, told in (
+        ("dependencies: [no-such-package]", "cannot be had together"),
+        ("dependencies: ['greetings >=>1']", "not written as conda has it"),
+        ("dependencies: [{pip: [six]}, toolbox]", "no Python for them"),
+        (
+            "dependencies: [toolbox]\nchannels: [file:///no/such/channel]",
+            "There is no such channel",
+        ),
+        ("dependencies: [toolbox]\nchannels: [http://127.0.0.1:9/x]", "could not be reached"),
+    ):
+        file.write_text(text if "channels" in text else f"channels: [{where}]\n{text}\n")
+        refused = standard.dshpc("run", "--json", "--env", str(tmp_path), "--", "true")
+        assert refused.code != 0
+        assert told in json.dumps(refused.report)
 
 
 WHERE = "packages/f1/13/63c0a02c44024ee16f664e0b36eefeb22d54e93531630bd99e237986f534"

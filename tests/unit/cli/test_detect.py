@@ -402,6 +402,7 @@ def test_the_settings_of_the_project_say_what_jobs_call_them(
     monkeypatch.delenv("DSHPC_DIR", raising=False)
     monkeypatch.setattr("dshpc_setup.cli.detect.gather", lambda *_, **__: MIXED)
     monkeypatch.setattr("dshpc_setup.cli.detect.seen_machine", lambda *_: None)
+    monkeypatch.setattr("dshpc_setup.cli.detect._toolkits", lambda _: None)
     assert cli.run(["detect", "--only", "gpus"], "dshpc") == 0
     assert f"--gres=gpu:{type_}:1" in capsys.readouterr().out
     assert cli.run(["detect", "--only", "gpus", "--root", "/other"], "dshpc") == 0

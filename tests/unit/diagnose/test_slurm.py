@@ -91,6 +91,7 @@ FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-064": ("nodes-name", "nodes-well"),
     "DSH-SL-065": ("nodes-work", "nodes-well"),
     "DSH-SL-066": ("nodes-slurmd-down", "nodes-well"),
+    "DSH-SL-067": ("lent-gone", "lent-good"),
     "DSH-DK-045": ("small-shm", "healthy"),
 }
 NEVER_A_FAULT = {"DSH-SL-003"}  # what is in force, as a note
@@ -251,6 +252,12 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("nodes-clock", "DSH-SL-063", "cluster-2: 40.0 s ahead; 60 s; timedatectl"),
         ("nodes-name", "DSH-SL-064", "cluster-2; cannot register; dshpc restart"),
         ("nodes-work", "DSH-SL-065", "cluster-2; another folder; dshpc node resume cluster-2"),
+        (
+            "lent-gone",
+            "DSH-SL-067",
+            "no compiler any more; /data is not there; configure-environment",
+        ),
+        ("lent-replaced", "DSH-SL-067", "from before; /usr/local/cuda leads to another"),
         ("nodes-slurmd-down", "DSH-SL-066", "cluster-2; DSH-SL-010; dshpc explain DSH-SL-010"),
         ("drained-batch", "DSH-SL-017", "drained; batch job complete failure"),
         ("down-not-responding", "DSH-SL-018", "down; does not respond; Not responding"),
@@ -475,7 +482,15 @@ def test_one_root_cause_stands_on_top(case: str, root: str, folded: set[str]) ->
 
 @pytest.mark.parametrize("case", ["exited", "missing", "paused", "restarting"])
 def test_of_a_container_that_does_not_run_nothing_else_is_well(case: str) -> None:
-    apart = {"DSH-SL-001", "DSH-SL-004", "DSH-SL-005", "DSH-SL-034", "DSH-SL-035", "DSH-DK-045"}
+    apart = {
+        "DSH-SL-001",
+        "DSH-SL-004",
+        "DSH-SL-005",
+        "DSH-SL-034",
+        "DSH-SL-035",
+        "DSH-SL-067",
+        "DSH-DK-045",
+    }
     for identity in set(BY_ID) - apart:
         finding = found(case, identity)
         assert (finding.state, finding.blocked_by) == ("skipped", "DSH-SL-001"), finding

@@ -84,13 +84,24 @@ def test_the_images_python_has_to_be_allowed(tmp_path: Path, specifiers: str, fi
     [
         ({}, "declares no environment"),
         ({"pyproject_toml": "[project]\n"}, "no uv.lock"),
-        ({"environment_yml": "dependencies: []\n"}, "conda"),
     ],
 )
 def test_what_cannot_be_had_says_why(tmp_path: Path, files: dict[str, str], says: str) -> None:
     with pytest.raises(DshpcError, match=says) as refused:
         read(folder(tmp_path, **files))
     assert refused.value.exit_code == Exit.USAGE
+
+
+def test_conda_comes_after_what_uv_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(declared_folder.OVERRIDE, raising=False)
+    found = read(folder(tmp_path, environment_yaml="dependencies: [x]\n", pyproject_toml=""))
+    assert (found.kind, found.texts) == (
+        "conda",
+        (("environment.yaml", b"dependencies: [x]\n"),),
+    )
+    monkeypatch.setenv(declared_folder.OVERRIDE, "12.4")
+    assert read(str(tmp_path)).digest != found.digest
+    assert read(folder(tmp_path, requirements_txt="six")).kind == "requirements"
 
 
 def test_no_folder_and_no_plain_file(tmp_path: Path) -> None:

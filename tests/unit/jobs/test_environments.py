@@ -113,6 +113,20 @@ def test_its_programs_come_first(tmp_path: Path) -> None:
     assert found == {"VIRTUAL_ENV": str(tmp_path), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
 
 
+def test_one_of_condas_is_activated(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    (tmp_path / "conda-meta").mkdir()
+    (tmp_path / "pyvenv.cfg").touch()  # some of its packages have one
+    found = environments.variables(folder, "/bin")
+    assert (found["CONDA_PREFIX"], found["PATH"]) == (folder, f"{folder}/bin:/bin")
+    assert "VIRTUAL_ENV" not in found
+    assert environments.activated(folder, ["x", "y z"]) == ["x", "y z"]
+    (tmp_path / "etc/conda/activate.d").mkdir(parents=True)
+    shell, option, script, _, *words = environments.activated(folder, ["x", "y z"])
+    assert (shell, option, words) == ("/bin/bash", "-c", ["x", "y z"])
+    assert script.endswith('exec "$@"')
+
+
 def test_who_cleans_as_one_is_begun_does_no_harm(
     tmp_path: Path, declaring: str, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

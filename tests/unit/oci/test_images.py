@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
 import shlex
+import shutil
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.oci import bundle, runtime, sif, words
+from dshpc_setup.oci import bundle, packing, runtime, sif, words
 from dshpc_setup.oci.model import Fault, ImageError, Start
 from tests.integration import hand_images as hand
 from tests.integration.hand_images import folder, layer, link, member
@@ -137,6 +139,43 @@ def test_no_layers_reach_beyond_their_folder(tmp_path: Path, layers: list[list[A
     assert set(os.listdir(tmp_path)) <= {
         each.name for each in tmp_path.iterdir() if len(each.name) == 12
     }
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"\x5f\x2a\x4d\x18\x01\x00\x00\x00x"], ids=["plain", "note"]
+)
+def test_layers_packed_by_zstd(tmp_path: Path, first: bytes) -> None:
+    layers = [layer(BASE), layer([member("usr/bin/tool", os.urandom(300_000))])]
+    image = hand.archive(tmp_path / "image.tar", hand.oci(layers, pack=hand.zstd))
+    # The whole archive, too
+    (tmp_path / "image.tar.zst").write_bytes(first + hand.zstd(image.read_bytes()))
+    root = made(tmp_path / "image.tar.zst", tmp_path)
+    assert (root / "usr/bin/tool").stat().st_size == 300_000
+    assert (root / "etc/old").read_bytes() == b"old"
+
+
+def test_what_is_wrong_with_a_layer_of_zstd(tmp_path: Path) -> None:
+    whole = layer([member("x", os.urandom(200_000))])
+
+    def of(pack: Callable[[bytes], bytes]) -> Fault:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(tmp_path / "into")
+        return fault(hand.archive(tmp_path / "image.tar", hand.oci([whole], pack=pack)), tmp_path)
+
+    packed = packing.zstd.compress(whole)
+    assert of(lambda _: packed[:100_000]) == "truncated"
+    assert of(lambda _: packed[:1000] + bytes(1000) + packed[2000:]) in ("truncated", "damaged")
+    # A window of 2 GiB would take as much memory
+    assert of(lambda _: b"\x28\xb5\x2f\xfd\x00\xa8" + packed[6:]) == "truncated"
+
+
+@pytest.mark.parametrize("pack", [hand.zstd, hand.zipped], ids=["zstd", "gzip"])
+def test_what_lies_behind_the_last_file_is_counted(
+    tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dshpc_setup.oci.unpacking.most_bytes", lambda _: 1 << 20)
+    image = hand.oci([layer(BASE) + bytes(8 << 20)], pack=pack)
+    assert fault(hand.archive(tmp_path / "image.tar", image), tmp_path) == "too-large"
 
 
 def test_what_is_no_image(tmp_path: Path) -> None:

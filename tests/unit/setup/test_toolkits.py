@@ -44,6 +44,27 @@ def test_the_newest_first_and_each_by_both_of_its_names(
     assert caught.value.exit_code == Exit.USAGE
 
 
+def test_what_there_is_is_told_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new, rocm = made(tmp_path / "cuda-12.4"), made(tmp_path / "rocm-6.2", "bin/hipcc")
+    (tmp_path / "cuda").symlink_to(new.name)
+    monkeypatch.setattr(toolkits, "USUAL", (f"{tmp_path}/cuda", f"{tmp_path}/*-*"))
+    assert [each.to_json() for each in toolkits.here()] == [
+        {"kind": "cuda", "path": f"{tmp_path}/cuda", "lies_in": str(new)},
+        {"kind": "rocm", "path": str(rocm), "lies_in": str(rocm)},
+    ]
+
+
+def test_a_link_into_the_system_is_lent_where_its_end_is_a_toolkits_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/usr/local/cuda leads to /usr/local/cuda-12.4, which is below a folder of the system's."""
+    real = made(tmp_path / "cuda-12.4")
+    (tmp_path / "cuda").symlink_to(real.name)
+    monkeypatch.setattr("dshpc_setup.setup.shared_folders.hides_the_system", lambda _: True)
+    monkeypatch.setattr(toolkits, "USUAL", (f"{tmp_path}/cuda",))
+    assert lent(tmp_path)[0] == f"cuda:{real}:{tmp_path}/cuda"
+
+
 def test_what_is_named_and_cannot_be_lent(tmp_path: Path) -> None:
     (tmp_path / "cuda").mkdir()
     (tmp_path / "system").symlink_to("/usr")
