@@ -264,7 +264,8 @@ def _serve(shown: _Shown, listening: socket.socket) -> None:
     opened = browser_of.opened(LocalMachine(), url, name)
     with opened if shown.browser else contextlib.nullcontext():
         gone = forward.gone_page(shown.server.title, f"dshpc {name}")
-        forward.Forwarder(listening, lambda: _joining(shown.here, shown.words), gone).serve()
+        users = (os.getuid(), exec_caller.calling_user(os.environ)[0])
+        forward.Forwarder(listening, lambda: _joining(shown.here, shown.words), gone, users).serve()
 
 
 def _joining(here: Cluster, words: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,16 @@ def asked(port: str, path: str, method: str = "GET") -> tuple[int, str]:
         return answer.status, answer.read().decode()
     finally:
         line.close()
+
+
+GET = """
+import sys, urllib.error, urllib.request
+try:
+    answer = urllib.request.urlopen(sys.argv[1], timeout=60)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
 
 
 def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
@@ -195,7 +206,13 @@ def test_nobody_else_is_led_to_it(two: tuple[Lab, Lab]) -> None:
     listening = [line for line in lines if line[3:4] == ["0A"] and line[9] in inodes]
     assert inodes
     assert len(listening) <= 1
-    # Whoever forwards on the machine is the user's, and so is what he notes
+    # Bob's programs are not joined to her port, nor hers to his: each would be a program in the cluster
+    for at, one, code in ((port, bob, "403"), (other, ada, "403"), (port, ada, "200")):
+        get = f"http://127.0.0.1:{at}/api"
+        ids = ("--reuid", str(one.user), "--regid", str(one.user), "--clear-groups", "--")
+        said = run(as_root("setpriv", *ids, sys.executable, "-c", GET, get)).good().stdout
+        assert said.split()[0] == code, said
+    # Whoever forwards on the machine is the user's
     tries = run(as_root("setpriv", "--reuid", str(bob.user), "--clear-groups", "--",
                         "kill", str(ada.pid)))  # fmt: skip
     assert (tries.code, "not permitted" in tries.stderr) == (1, True)
