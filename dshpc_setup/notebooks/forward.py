@@ -47,22 +47,30 @@ _NOT_YOURS = _answer(
 )
 
 
-def is_of(users: Collection[int], peer: tuple[str, int], port: int) -> bool:
-    """Whether it is one of these who has connected to that port of the loopback from `peer`, and still is;
-    true where the kernel tells nobody (macOS)."""
-    listed = False
-    for name in ("tcp", "tcp6"):  # a socket of version 6 may connect to an address of version 4, too
+def user_of(listed: str, peer: tuple[str, int], port: int) -> int | None:
+    """Whose connection it is that leads from `peer` to that port of the loopback, by the kernel's list
+    (/proc/net/tcp); None for one that is not open any more."""
+    for line in listed.splitlines():
+        local, remote, state, *_, uid = line.split()[1:8]
+        if (
+            state == _ESTABLISHED
+            and local.endswith(_as_listed(peer))
+            and remote.endswith(_as_listed((HOST, port)))
+        ):
+            return int(uid)
+    return None
+
+
+def _connections() -> str:
+    """ "" where the kernel tells nobody (macOS)."""
+    text = ""
+    for name in (
+        "tcp",
+        "tcp6",
+    ):  # a socket of version 6 may connect to an address of version 4, too
         with contextlib.suppress(OSError), open(f"/proc/net/{name}", encoding="ascii") as file:
-            for line in file:
-                listed = True
-                local, remote, state, *_, uid = line.split()[1:8]
-                if (
-                    state == _ESTABLISHED
-                    and local.endswith(_as_listed(peer))
-                    and remote.endswith(_as_listed((HOST, port)))
-                ):
-                    return int(uid) in users
-    return not listed
+            text += file.read()
+    return text
 
 
 def _as_listed(address: tuple[str, int]) -> str:
@@ -131,7 +139,8 @@ class Forwarder:
         with contextlib.suppress(OSError):  # it has gone again
             connection, peer = self.listening.accept()
             connection.setblocking(True)
-            if is_of(self.users, peer, self.port):
+            listed = _connections()
+            if not listed or user_of(listed, peer, self.port) in self.users:
                 self._start(connection)
             else:  # who would have a program started in the cluster for each, and hold up others
                 self._tell(connection, _NOT_YOURS, 0)

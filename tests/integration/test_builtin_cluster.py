@@ -234,9 +234,7 @@ def test_ssh_enters_a_job(user: User, tmp_path: Path) -> None:
     # The cluster is this user's alone: another one of the machine reaches neither session, key nor home
     (sock,) = user.home.rglob("gpu.sock")
     connect = f"import socket; socket.socket(socket.AF_UNIX).connect({os.path.basename(sock)!r})"
-    (listener,) = (
-        pid for pid in filter(str.isdigit, os.listdir("/proc")) if _session(pid, sock)
-    )
+    (listener,) = (pid for pid in filter(str.isdigit, os.listdir("/proc")) if _session(pid, sock))
     other = ["setpriv", "--reuid=64124", "--regid=64124", "--clear-groups", "--"]
     for line in (
         [sys.executable, "-c", f"import os; os.chdir({str(sock.parent)!r}); {connect}"],

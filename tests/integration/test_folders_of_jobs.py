@@ -127,7 +127,10 @@ def test_a_change_waits_until_no_job_runs(
         second = lasting.submit(script="true")
         assert lasting.job_state(second) == ("PENDING", "PartitionDown")
         for other in (lasting.configure(*wish), lasting.dshpc("down", "--when-idle")):
-            assert (other.code, str(waits.child.pid) in f"{other.stdout}{other.stderr}") == (2, True)
+            assert (other.code, str(waits.child.pid) in f"{other.stdout}{other.stderr}") == (
+                2,
+                True,
+            )
         waits.signal(number)
         assert waits.end().code == 128 + number
         assert (lasting.started_at, runs(lasting, first)) == (began, True)

@@ -37,7 +37,11 @@ class Lab:
         """A command of `dshpc`, by its user."""
         # Its own home for what it notes, and the caches of this one
         cache = str((Path.home() if self.user is None else self.home) / ".cache")
-        env = {"HOME": str(self.home), "XDG_CACHE_HOME": cache, "DSHPC_DIR": str(self.cluster.folder)}
+        env = {
+            "HOME": str(self.home),
+            "XDG_CACHE_HOME": cache,
+            "DSHPC_DIR": str(self.cluster.folder),
+        }
         become: list[str] = []
         if self.user is not None:
             group = str(Path("/var/run/docker.sock").stat().st_gid)
@@ -168,7 +172,12 @@ def test_nobody_else_is_led_to_it(two: tuple[Lab, Lab]) -> None:
     assert (port, token) != (other, his)
     (job,) = ada.jobs()
     assert bob.jobs() not in ([], [job])
-    for at, given, code in ((port, his, 403), (other, token, 403), (port, token, 200), (other, his, 200)):
+    for at, given, code in (
+        (port, his, 403),
+        (other, token, 403),
+        (port, token, 200),
+        (other, his, 200),
+    ):
         assert asked(at, f"/api/status?token={given}")[0] == code
     status, text = asked(port, f"/api/kernels?token={token}", method="POST")
     assert status == 201

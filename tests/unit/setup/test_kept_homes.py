@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 
 from dshpc_setup.setup import kept_homes
-
 from dshpc_setup.terminal.reporter import Silent
 from tests.unit.engine.fake import Answer, FakeMachine
 
-KEPT = {"uid": 4711, "name": "ada", "folder": "/var/lib/dshpc/home/ada", "files": 2, "bytes": 5_000_000}
+KEPT = {
+    "uid": 4711,
+    "name": "ada",
+    "folder": "/var/lib/dshpc/home/ada",
+    "files": 2,
+    "bytes": 5_000_000,
+}
 
 
 class Said(Silent):
