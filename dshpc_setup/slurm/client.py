@@ -357,11 +357,11 @@ class Slurm:
         """One that has registered itself."""
         return self.run("scontrol", "delete", f"nodename={node}", deadline_s=deadline_s)
 
-    def open_partitions(self, *, deadline_s: float) -> Answer[tuple[str, ...]]:
-        """The partitions in which jobs may begin."""
+    def partition_states(self, *, deadline_s: float) -> Answer[dict[str, str]]:
+        """Partition -> `UP`, in which jobs may begin, or another word."""
         asked = self.run("scontrol", "-o", "show", "partition", deadline_s=deadline_s)
         rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in asked.stdout.splitlines()]
-        found = tuple(row["PartitionName"] for row in rows if row.get("State") == "UP")
+        found = {row["PartitionName"]: row.get("State", "") for row in rows if row}
         return Answer(asked, found if asked.ok else None)
 
     def set_partition(self, name: str, state: str, *, deadline_s: float) -> CommandResult:

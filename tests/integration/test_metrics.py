@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -237,6 +238,16 @@ def test_a_look_that_hangs_holds_up_no_scrape(
     finally:
         goes_on.set()
         serving.join(60)
+
+
+def test_who_says_little_keeps_nobody_out(pages: tuple[served.Pages, int]) -> None:
+    _, port = pages
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            idle.sendall(b"GET /met")
+        token = {"Authorization": "Bearer secret-token-of-this-test"}
+        assert [get(port, **token)[0] for _ in range(3)] == [200] * 3
 
 
 def test_a_taken_port_is_named(pages: tuple[served.Pages, int]) -> None:
