@@ -220,7 +220,9 @@ def run(call: Call) -> int:
         explain(call, code, folder_said=folder_said, said=session.said)
         return code
     show(session.said)
-    if code == 0 and call.command == "sshare":  # which ends well without accounting, and shows nothing
+    if (
+        code == 0 and call.command == "sshare"
+    ):  # which ends well without accounting, and shows nothing
         from dshpc_setup.cli.exec_trouble import say_what_it_needs
 
         say_what_it_needs(call)

@@ -199,6 +199,8 @@ def test_a_new_key_goes_there_by_the_same_way(two: Two) -> None:
         done = run(line, cwd=two.first.folder)
     assert done.code == 3
     assert f"{NODE} has not joined anew: {two.second.address} does not let" in done.stderr
+
+
 def test_a_workspace_goes_there_and_comes_back(two: Two) -> None:
     """With the folder that the command was typed in, an input, and the exit code of the program."""
     work = two.first.folder / "work"
