@@ -6,7 +6,6 @@ that it belongs to this folder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dshpc_setup.cluster import workers
@@ -76,7 +75,7 @@ def container_of(machine: Machine, project: Project, node: str | None) -> Contai
 DOWN = "the cluster is down"
 
 
-def no_node(name: str, there: Sequence[str], silent: str | None = None) -> DshpcError:
+def no_node(name: str, there: tuple[str, ...], silent: str | None = None) -> DshpcError:
     """Of a name that no node has, of those that there are; `silent`: why not all of them are known."""
     if silent is not None:
         return DshpcError(
