@@ -21,7 +21,7 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm import nodes as slurm_nodes
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.terminal.reporter import Reporter
-from dshpc_setup.terminal.sanitize import listed, plain
+from dshpc_setup.terminal.sanitize import plain
 
 SCHEMA = "dshpc.nodes/1"
 _ASK_S = 20.0
@@ -66,11 +66,7 @@ class NodesNow:
         for node in self.nodes:
             if node.name == name:
                 return node
-        raise usage_error(
-            f"This cluster has no node {plain(name)}.",
-            f"It has: {listed(tuple(node.name for node in self.nodes))}.",
-            "List them: dshpc node list",
-        )
+        raise targets.no_node(name, tuple(node.name for node in self.nodes), self.silent)
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "nodes": [node.to_json() for node in self.nodes]}
@@ -91,7 +87,7 @@ def look(machine: Machine, project: Project) -> NodesNow:
     ended = machine.apart(questions, deadline_s=_DEADLINE_S)
     told = next((item for item in ended["controller"].items if isinstance(item, str)), None)
     lines = _by_name(told or "")
-    silent = None if lines else "Slurm's controller does not answer"
+    silent = None if lines else "Slurm's controller does not answer" if there else targets.DOWN
     host = (machine.read("/proc/sys/kernel/hostname").text or "").strip() or "localhost"
     names = [cluster.prefix, *(it for it in there if it != cluster.prefix)]
     if cluster.prefix not in lines and len(lines) == 1:  # a slurm.conf of the user's names it
@@ -247,7 +243,8 @@ def lines(now: NodesNow) -> list[str]:
     ]
     told += [f"{it.name}: {_why(it.reason)}" for it in now.nodes if it.reason]
     told += [text for it in now.nodes for text in it.work]
-    return told + ([f"{now.silent}: see dshpc status"] if now.silent else [])
+    silent = now.silent or ""
+    return told + ([f"{silent[:1].upper()}{silent[1:]}: see dshpc status"] if silent else [])
 
 
 def _why(reason: str) -> str:

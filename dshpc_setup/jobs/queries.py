@@ -134,7 +134,7 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         rows.append(("What to do", view.advice(one.out_of_memory)))
     if one.nodes and allocated_gpus.has_several_nodes():
         rows.append(("Node", ", ".join(map(job_states.shown, one.nodes))))
-    rows += [("GPU", job_states.shown(gpu.text, 200)) for gpu in one.gpus]
+    rows += [("GPU", job_states.shown(text, 200)) for text in allocated_gpus.texts(one.gpus)]
     seconds = one.seconds(time.time())
     rows += [
         ("Asked for", (one.asked_gres or "").replace("gres/", "") if not one.gpus else None),

@@ -264,6 +264,11 @@ def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
     user.configure("--simulate", "h100:1")
     node = json.loads(user.dshpc("status", "--json"))["nodes"][0]
     assert node["gres_total"] == {"gpu:h100": 1}
+    ports = user.dshpc("config", "show", "slurm_ports")
+    again = user.configure("--simulate", "h100:1")
+    assert user.dshpc("config", "show", "slurm_ports") == ports, "nobody else listens there"
+    start = next(step for step in again["steps"] if step["name"] == "start")
+    assert start["detail"] == "running already"
     assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
     user.dshpc("down", "--stop-jobs")
     assert user.processes() == []

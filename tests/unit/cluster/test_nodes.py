@@ -53,6 +53,18 @@ def test_one_that_is_up() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("silent", "code", "said"),
+    [(None, 64, "has no node x"), (targets.DOWN, 3, "is not known: the cluster is down")],
+)
+def test_a_node_is_called_unknown_only_where_all_are_known(
+    silent: str | None, code: int, said: str
+) -> None:
+    with pytest.raises(DshpcError) as refused:
+        NodesNow((told(LINE),), silent).named("x")
+    assert (refused.value.exit_code, said in refused.value.brief) == (code, True)
+
+
 def test_one_that_is_down_was_seen_last_when_slurm_set_it_so() -> None:
     found = told(DOWN)
     assert (found.state, found.last_seen, found.reason) == (
