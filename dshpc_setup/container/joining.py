@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -128,15 +129,20 @@ def join_anew() -> tuple[Fix, ...]:
     )
 
 
-def with_key(error: DshpcError) -> DshpcError:
-    """Of a start that failed on such a node: with what else it may be, as nobody answers to a former key."""
-    steps = join_anew()
-    if any(step in error.steps for step in steps):
-        return error
-    first = replace(
-        steps[0], text="Where the cluster's key was changed meanwhile, have a token made there"
-    )
-    return replace(error, steps=(*error.steps, first, *steps[1:]))
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Where the block fails on such a node, with what else it may be: nobody answers to a former key."""
+    try:
+        yield
+    except DshpcError as error:
+        first, *rest = join_anew()
+        if first in error.steps:
+            raise
+        meanwhile = (
+            "Where the cluster's key was changed meanwhile, have a token made on its machine"
+        )
+        first = replace(first, text=meanwhile)
+        raise replace(error, steps=(*error.steps, first, *rest)) from None
 
 
 def settle(paths: Paths) -> None:
