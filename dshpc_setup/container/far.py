@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import ipaddress
 import os
 import re
 import zlib
@@ -77,10 +76,9 @@ def _name_hosts(paths: Paths, settings: Settings) -> bool:
     return _lead(paths, wanted)
 
 
-def lead_to_controller(paths: Paths, settings: Settings, address: str) -> bool:
-    """The controller's name leads there, until the next start; whether it led elsewhere."""
-    ipaddress.IPv4Address(address)
-    return _lead(paths, {settings.prefix: address})
+def lead_to_controller(paths: Paths, settings: Settings) -> bool:
+    """The controller's name leads to it; whether it led elsewhere."""
+    return _lead(paths, {settings.prefix: settings.place.controller})
 
 
 def _lead(paths: Paths, wanted: Mapping[str, str]) -> bool:

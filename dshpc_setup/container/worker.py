@@ -166,9 +166,22 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
 
 
 def _known(machine: Machine, node: str) -> str | None:
-    """The line of `scontrol -o show node`."""
-    asked = Slurm(machine).run("scontrol", "-o", "show", "node", node, deadline_s=_ASK_S)
-    return asked.stdout if asked.ok else None
+    """The line of `scontrol -o show node`; None of one that slurmctld does not know.
+
+    Of all nodes: a question that fails, as slurmd has just begun, would look as if there were none. Raises
+    DshpcError where slurmctld does not answer.
+    """
+    until = time.monotonic() + _GONE_S
+    while not (asked := Slurm(machine).run("scontrol", "-o", "show", "node", deadline_s=_ASK_S)).ok:
+        if time.monotonic() >= until:
+            raise DshpcError(
+                "The controller does not say which nodes it knows.",
+                asked.text,
+                (Fix("See what slurmd says", "dshpc logs", step="look"),),
+            )
+        time.sleep(_POLL_S)
+    lines = asked.stdout.splitlines()
+    return next((line for line in lines if line.startswith(f"NodeName={node} ")), None)
 
 
 def is_same(line: str, wanted: Mapping[str, str]) -> bool:

@@ -115,7 +115,7 @@ class Join:
         done = containers.exec_in(
             machine,
             container,
-            ["dshpc-node", "take-key", self.facts.address],
+            ["env", f"DSHPC_CONTROLLER={self.facts.address}", "dshpc-node", "take-key"],
             deadline_s=_TAKE_S,
             stdin=taken.given,
         )

@@ -37,7 +37,7 @@ For the dshpc command on the host:
   join-about                    Print Slurm's version and its user, as JSON
   give-key                      Print what a machine that joins is given, as JSON: the key is in it
   take-key                      Take that, from stdin
-  keep-users NODE               Keep who has accounts on a node's machine, from stdin
+  keep-users NODE               Take who has accounts on a node's machine, from stdin
   listen-anew                   Let slurmd listen where this machine has its address now
   collect-offers                Write down what nodes on other machines offer; print their names
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin

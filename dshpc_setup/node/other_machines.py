@@ -49,12 +49,9 @@ def take_key(rest: list[str]) -> int:
     from dshpc_setup.container.run import slurm_user
     from dshpc_setup.machine.local import LocalMachine
 
-    if len(rest) != 1:
-        raise wrong_usage(
-            "dshpc-node take-key takes the controller's ADDRESS, and a key from stdin."
-        )
+    no_arguments(rest)
     changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
-    moved = far.lead_to_controller(own_paths(), settings.of_container(os.environ), *rest)
+    moved = far.lead_to_controller(own_paths(), settings.of_container(os.environ))
     in_force = not (changed or moved) or joining.take_up(LocalMachine(), own_paths())
     print("ok" if in_force else "changed")
     return 0
