@@ -245,6 +245,11 @@ def test_two_nodes_of_one_job_bring_what_each_has_written(two: Two) -> None:
         assert (there / f"of-{name}").read_text() == f"{name}\n"
     assert (there / "both").read_text() == f"{own}\n"
     assert (there / f"from-{NODE}/both").read_text() == f"{NODE}\n"
+    words = ("run", "--json", "-t", own, "-t", NODE, "--", "hostname")
+    jobs = json.loads(two.in_folder("proj", *words).good().stdout)["jobs"]
+    logs = [Path(each["workspace"]) / "output.log" for each in jobs]
+    wait_until(lambda: all(log.exists() and log.read_text() for log in logs), "both ran", 60)
+    assert [log.read_text() for log in logs] == [f"{own}\n", f"{NODE}\n"]
     wait_until(two.has_left_nothing, "nothing is left there", 20)
 
 
