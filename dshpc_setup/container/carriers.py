@@ -26,7 +26,7 @@ _LOOK_S = 1.0
 _NODES_S = 15.0  # as often as offers of other machines are collected
 _AGAIN_S = 5.0  # of one that ended while its job runs
 _GONE_S = 30.0  # the job is gone, and its carrier is not
-_COLUMNS = "JobID State RestartCnt ArrayTaskID UserID NodeList WorkDir"
+_COLUMNS = "JobID State BatchFlag RestartCnt ArrayJobID ArrayTaskID UserID NodeList WorkDir"
 _THERE = "RUNNING,COMPLETING,SUSPENDED,STOPPED"
 _Run = tuple[int, int]  # a job's own number, and which run of it
 
@@ -94,12 +94,13 @@ def carriers(paths: Paths) -> tuple[str, ...]:
 def _started(job: SlurmJob, there: Sequence[str]) -> subprocess.Popen[bytes] | None:
     """None of a job that has no workspace."""
     uid = job.uid
-    if uid is None or carrying.of_folder(job.folder, uid) is None:
+    if uid is None or not job.batch or carrying.of_folder(job.folder, uid) is None:
         return None
     on = [node for node in job.nodes if node in there]
     task = "-" if job.task is None else str(job.task)
     which = "all" if len(on) == len(job.nodes) else "some"
-    argv = ["dshpc-node", "job", "carry", job.folder, f"{job.own}-{job.restarts}", task, which, *on]
+    run = f"{job.own}-{job.restarts}"
+    argv = ["dshpc-node", "job", "carry", job.folder, str(job.number), run, task, which, *on]
     return subprocess.Popen(
         [*_as_user(uid), *argv], stdin=subprocess.DEVNULL, env=_environment(), cwd="/"
     )

@@ -1,4 +1,4 @@
-"""`dshpc-node job carry FOLDER JOB-RUN TASK all|some NODE...`: a workspace to nodes without the work folder.
+"""`dshpc-node job carry FOLDER NUMBER JOB-RUN TASK all|some NODE...`: a workspace to nodes without it.
 
 It runs on the controller's machine, as the job's user, for as long as the job does. On each of these nodes it
 starts a step of the job (`carried.py`), hands over what the job takes along, writes down what comes back, and
@@ -24,7 +24,7 @@ from dshpc_setup.files import tree
 from dshpc_setup.jobs import carried, luggage, parcels, records, safe_open, workspace
 from dshpc_setup.jobs.carried import BACK, DONE, FOLDER, GO, REFUSED
 from dshpc_setup.jobs.parcels import Head
-from dshpc_setup.jobs.workspace import CARRIED, LOG, OWN, REQUEST, Workspace, of_task
+from dshpc_setup.jobs.workspace import CARRIED, JOB, LOG, OWN, REQUEST, Workspace, of_task
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
 
@@ -40,10 +40,12 @@ def main(rest: Sequence[str]) -> int:
     from dshpc_setup.machine.local import LocalMachine
 
     match rest:
-        case [folder, run, task, "all" | "some" as which, _, *_]:
-            nodes = rest[4:]
+        case [folder, submitted, run, task, "all" | "some" as which, _, *_]:
+            nodes = rest[5:]
         case _:
-            raise usage_error("dshpc-node job carry takes FOLDER JOB-RUN TASK all|some NODE...")
+            raise usage_error(
+                "dshpc-node job carry takes FOLDER NUMBER JOB-RUN TASK all|some NODE..."
+            )
     place = of_folder(folder, os.getuid())
     if place is None:
         return 0
@@ -56,7 +58,8 @@ def main(rest: Sequence[str]) -> int:
             Slurm(machine).cancel(run.partition("-")[0], deadline_s=_ASK_S)
             return 0
         request = records.read_at(REQUEST, own, place.uid)
-        if not request:
+        of = records.read_at(JOB, own, place.uid).get("job_id", submitted)
+        if not request or of != submitted:  # a job of somebody who stood in an old workspace
             return 0
         with contextlib.suppress(FileExistsError):
             os.mkdir(FOLDER, 0o700, dir_fd=own)
@@ -152,7 +155,7 @@ class _Carrier:
     def _copy_here(self) -> None:
         """All nodes of a job find the same under one path, those with the work folder too."""
         reading, writing = os.pipe()
-        send = parcels.Sender(lambda block: _write_all(writing, block))
+        send = parcels.Sender(lambda block: parcels.write_all(writing, block))
 
         def give() -> None:
             for piece in self.pieces:
@@ -331,7 +334,7 @@ class _Node(threading.Thread):
         return pid, to, source
 
     def _write(self, block: bytes) -> None:
-        _write_all(self.to, block)
+        parcels.write_all(self.to, block)
 
     def tell(self, word: str, text: str = "") -> None:
         """Once."""
@@ -429,12 +432,6 @@ class _Node(threading.Thread):
             return
         if self.known is not None and path == head.path:
             self.known[path] = self.writer.seen(path)
-
-
-def _write_all(handle: int, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[os.write(handle, view) :]
 
 
 def words_of(found: luggage.Refused | None) -> str:
