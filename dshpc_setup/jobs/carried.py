@@ -149,7 +149,7 @@ class Step:
         self.send = parcels.Sender(lambda block: parcels.write_all(to, block))
         self.events: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self.known: dict[str, tuple[int, ...]] = {}
-        self.base = self.offset = 0  # of the log
+        self.base = self.offset = 0  # bytes of the log: there before this run, and sent
         self.is_known = _is_there(f"{run}.{LIST}", marks)
         self.failed = ""
         self.has_told = self.is_last = self.is_final = False
@@ -157,7 +157,10 @@ class Step:
     def run(self) -> int:
         if self.is_known:
             self._read_list()
-        self.send.mark("known" if self.is_known else "new")
+        if self.is_known:
+            self.send.mark("known", str(self.base).encode())
+        else:
+            self.send.mark("new")
         threading.Thread(target=self._receive, daemon=True).start()
         next_round = time.monotonic() + _ROUND_S
         if self.is_known:
@@ -291,7 +294,7 @@ class Step:
             with open(handle, "rb") as file:
                 file.seek(self.offset)
                 while block := file.read(1 << 18):
-                    self.send.log(self.base + self.offset, block)
+                    self.send.log(self.offset, block)
                     self.offset += len(block)
 
     def _mark(self, word: str, text: str = "") -> None:

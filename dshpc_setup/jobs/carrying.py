@@ -241,22 +241,21 @@ class _Carrier:
         with contextlib.suppress(OSError):
             handle = self._opened_log()
             try:
-                os.lseek(handle, 0, os.SEEK_END)
                 os.write(handle, text.encode(errors="replace"))
             finally:
                 os.close(handle)
 
     def _opened_log(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = os.fstat(self.at).st_mode & 0o040 | 0o600
         handle = os.open(self.log, flags, mode, dir_fd=self.at)
         safe_open.check_owner(os.fstat(handle), self.place.uid, self.at, self.log)
         return handle
 
-    def write_log(self, begin: int, block: bytes) -> None:
+    def write_log(self, block: bytes) -> None:
         handle = self._opened_log()
         try:
-            os.pwrite(handle, block, begin)
+            parcels.write_all(handle, block)
         finally:
             os.close(handle)
 
@@ -309,6 +308,7 @@ class _Node(threading.Thread):
             None  # None: after a break all is its own
         )
         self.told: set[str] = set()
+        self.logged = 0  # bytes of its log that are here
         self.writer = parcels.Writer(carrier.at)
         self.pid, self.to, self.source = self._srun()
         self.send = parcels.Sender(self._write)
@@ -360,7 +360,7 @@ class _Node(threading.Thread):
                 if head.kind == parcels.MARK:
                     self._marked(head.path, b"".join(content()))
                 elif head.kind == parcels.LOG:
-                    self.carrier.write_log(head.time, b"".join(content()))
+                    self._log(head.time, b"".join(content()))
                 else:
                     self._take(head, content)
         except OSError as error:
@@ -375,6 +375,8 @@ class _Node(threading.Thread):
         if word == "new":
             self.known = {}
             self._fill()
+        elif word == "known":
+            self.logged = max(0, self.carrier.log_size() - int(text))
         elif word == "ready":
             self.is_ready = True
         elif word == "shared":
@@ -390,6 +392,13 @@ class _Node(threading.Thread):
             self.writer.finish()
             self.is_final = True
         self.carrier.events.put(self)
+
+    def _log(self, begin: int, block: bytes) -> None:
+        """`begin`: where in the log of this run. After a break it comes again from its beginning."""
+        new = block[max(0, self.logged - begin) :]
+        if new:
+            self.carrier.write_log(new)
+            self.logged = begin + len(block)
 
     def _fill(self) -> None:
         carrier = self.carrier

@@ -25,7 +25,7 @@ FOLDER, FILE, LINK, GONE, LOG, MARK = b"d", b"f", b"l", b"x", b"a", b"m"
 
 @dataclass(frozen=True)
 class Head:
-    """`time` is in nanoseconds; of a LOG entry it is where in the log its bytes begin."""
+    """`time` is in nanoseconds; of a LOG entry it is where in the log of this run its bytes begin."""
 
     kind: bytes
     path: str = ""
