@@ -29,7 +29,7 @@ from dshpc_setup.jobs.workspace import JOB, LOG, OWN, REQUEST, of_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 FOLDER = "carried"
 PROGRAM = "/usr/local/lib/dshpc/carried"
@@ -124,30 +124,32 @@ def main() -> int:
         except FileNotFoundError:
             marks, is_ours = -1, False
         if is_ours:
-            return _Step(at, marks, run, of_task(LOG, task), ended).run()
-        _sender().mark("shared")  # by now this folder is the controller's
-        return 0
+            return Step(at, marks, run, of_task(LOG, task), ended).run()
+        parcels.Sender(lambda block: parcels.write_all(1, block)).mark("shared")
+        return 0  # by now this folder is the controller's
     except OSError:
         return 1
 
 
-def _sender() -> parcels.Sender:
-    return parcels.Sender(_write)
+class Step:
+    """`told` has something in it once the job is told to end; `source` and `to` lead to the other side."""
 
-
-def _write(block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[os.write(1, view) :]
-
-
-class _Step:
-    def __init__(self, at: OwnWorkspace, marks: int, run: str, log: str, told: list[int]) -> None:
+    def __init__(
+        self,
+        at: OwnWorkspace,
+        marks: int,
+        run: str,
+        log: str,
+        told: Sequence[int],
+        source: int = 0,
+        to: int = 1,
+    ) -> None:
         self.at, self.marks, self.name, self.log, self.told = at, marks, run, log, told
-        self.send = _sender()
+        self.source = source
+        self.send = parcels.Sender(lambda block: parcels.write_all(to, block))
         self.events: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self.known: dict[str, tuple[int, ...]] = {}
-        self.base = self.offset = 0  # of the log
+        self.base = self.offset = 0  # bytes of the log: there before this run, and sent
         self.is_known = _is_there(f"{run}.{LIST}", marks)
         self.failed = ""
         self.has_told = self.is_last = self.is_final = False
@@ -155,7 +157,10 @@ class _Step:
     def run(self) -> int:
         if self.is_known:
             self._read_list()
-        self.send.mark("known" if self.is_known else "new")
+        if self.is_known:
+            self.send.mark("known", str(self.base).encode())
+        else:
+            self.send.mark("new")
         threading.Thread(target=self._receive, daemon=True).start()
         next_round = time.monotonic() + _ROUND_S
         if self.is_known:
@@ -215,7 +220,7 @@ class _Step:
         own = self.name.partition("-")[0]
         with_others = any(name.isdecimal() and name != own for name in os.listdir(self.marks))
         try:
-            for head, content in parcels.heads(lambda most: os.read(0, most)):
+            for head, content in parcels.heads(lambda most: os.read(self.source, most)):
                 if head.kind == parcels.MARK:
                     if head.path == "filled":
                         writer.finish()
@@ -289,7 +294,7 @@ class _Step:
             with open(handle, "rb") as file:
                 file.seek(self.offset)
                 while block := file.read(1 << 18):
-                    self.send.log(self.base + self.offset, block)
+                    self.send.log(self.offset, block)
                     self.offset += len(block)
 
     def _mark(self, word: str, text: str = "") -> None:

@@ -1,4 +1,4 @@
-"""`dshpc-node job carry FOLDER JOB-RUN TASK all|some NODE...`: a workspace to nodes without the work folder.
+"""`dshpc-node job carry FOLDER NUMBER JOB-RUN TASK all|some NODE...`: a workspace to nodes without it.
 
 It runs on the controller's machine, as the job's user, for as long as the job does. On each of these nodes it
 starts a step of the job (`carried.py`), hands over what the job takes along, writes down what comes back, and
@@ -24,7 +24,7 @@ from dshpc_setup.files import tree
 from dshpc_setup.jobs import carried, luggage, parcels, records, safe_open, workspace
 from dshpc_setup.jobs.carried import BACK, DONE, FOLDER, GO, REFUSED
 from dshpc_setup.jobs.parcels import Head
-from dshpc_setup.jobs.workspace import CARRIED, LOG, OWN, REQUEST, Workspace, of_task
+from dshpc_setup.jobs.workspace import CARRIED, JOB, LOG, OWN, REQUEST, Workspace, of_task
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
 
@@ -40,10 +40,12 @@ def main(rest: Sequence[str]) -> int:
     from dshpc_setup.machine.local import LocalMachine
 
     match rest:
-        case [folder, run, task, "all" | "some" as which, _, *_]:
-            nodes = rest[4:]
+        case [folder, submitted, run, task, "all" | "some" as which, _, *_]:
+            nodes = rest[5:]
         case _:
-            raise usage_error("dshpc-node job carry takes FOLDER JOB-RUN TASK all|some NODE...")
+            raise usage_error(
+                "dshpc-node job carry takes FOLDER NUMBER JOB-RUN TASK all|some NODE..."
+            )
     place = of_folder(folder, os.getuid())
     if place is None:
         return 0
@@ -56,7 +58,8 @@ def main(rest: Sequence[str]) -> int:
             Slurm(machine).cancel(run.partition("-")[0], deadline_s=_ASK_S)
             return 0
         request = records.read_at(REQUEST, own, place.uid)
-        if not request:
+        of = records.read_at(JOB, own, place.uid).get("job_id", submitted)
+        if not request or of != submitted:  # a job of somebody who stood in an old workspace
             return 0
         with contextlib.suppress(FileExistsError):
             os.mkdir(FOLDER, 0o700, dir_fd=own)
@@ -152,7 +155,7 @@ class _Carrier:
     def _copy_here(self) -> None:
         """All nodes of a job find the same under one path, those with the work folder too."""
         reading, writing = os.pipe()
-        send = parcels.Sender(lambda block: _write_all(writing, block))
+        send = parcels.Sender(lambda block: parcels.write_all(writing, block))
 
         def give() -> None:
             for piece in self.pieces:
@@ -238,22 +241,21 @@ class _Carrier:
         with contextlib.suppress(OSError):
             handle = self._opened_log()
             try:
-                os.lseek(handle, 0, os.SEEK_END)
                 os.write(handle, text.encode(errors="replace"))
             finally:
                 os.close(handle)
 
     def _opened_log(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = os.fstat(self.at).st_mode & 0o040 | 0o600
         handle = os.open(self.log, flags, mode, dir_fd=self.at)
         safe_open.check_owner(os.fstat(handle), self.place.uid, self.at, self.log)
         return handle
 
-    def write_log(self, begin: int, block: bytes) -> None:
+    def write_log(self, block: bytes) -> None:
         handle = self._opened_log()
         try:
-            os.pwrite(handle, block, begin)
+            parcels.write_all(handle, block)
         finally:
             os.close(handle)
 
@@ -306,6 +308,7 @@ class _Node(threading.Thread):
             None  # None: after a break all is its own
         )
         self.told: set[str] = set()
+        self.logged = 0  # bytes of its log that are here
         self.writer = parcels.Writer(carrier.at)
         self.pid, self.to, self.source = self._srun()
         self.send = parcels.Sender(self._write)
@@ -331,7 +334,7 @@ class _Node(threading.Thread):
         return pid, to, source
 
     def _write(self, block: bytes) -> None:
-        _write_all(self.to, block)
+        parcels.write_all(self.to, block)
 
     def tell(self, word: str, text: str = "") -> None:
         """Once."""
@@ -357,7 +360,7 @@ class _Node(threading.Thread):
                 if head.kind == parcels.MARK:
                     self._marked(head.path, b"".join(content()))
                 elif head.kind == parcels.LOG:
-                    self.carrier.write_log(head.time, b"".join(content()))
+                    self._log(head.time, b"".join(content()))
                 else:
                     self._take(head, content)
         except OSError as error:
@@ -372,6 +375,8 @@ class _Node(threading.Thread):
         if word == "new":
             self.known = {}
             self._fill()
+        elif word == "known":
+            self.logged = max(0, self.carrier.log_size() - int(text))
         elif word == "ready":
             self.is_ready = True
         elif word == "shared":
@@ -387,6 +392,13 @@ class _Node(threading.Thread):
             self.writer.finish()
             self.is_final = True
         self.carrier.events.put(self)
+
+    def _log(self, begin: int, block: bytes) -> None:
+        """`begin`: where in the log of this run. After a break it comes again from its beginning."""
+        new = block[max(0, self.logged - begin) :]
+        if new:
+            self.carrier.write_log(new)
+            self.logged = begin + len(block)
 
     def _fill(self) -> None:
         carrier = self.carrier
@@ -429,12 +441,6 @@ class _Node(threading.Thread):
             return
         if self.known is not None and path == head.path:
             self.known[path] = self.writer.seen(path)
-
-
-def _write_all(handle: int, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[os.write(handle, view) :]
 
 
 def words_of(found: luggage.Refused | None) -> str:

@@ -84,7 +84,7 @@ def pieces(request: Mapping[str, Any], own: str | None) -> tuple[Piece, ...]:
         take(method, METHOD)
     requires = request.get("requires")
     for name, folder in (requires if isinstance(requires, dict) else {}).items():
-        take(folder, f"{REQUIRES}/{posixpath.basename(str(name)) or 'result'}")
+        take(folder, f"{REQUIRES}/{posixpath.basename(str(name)).strip('.') or 'result'}")
     inputs = request.get("inputs")
     for number, path in enumerate(inputs if isinstance(inputs, list | tuple) else (), 1):
         take(path, f"{INPUTS}/{number}-{posixpath.basename(str(path))}")
@@ -127,6 +127,8 @@ def refused(request: Mapping[str, Any], own: str | None) -> Refused | None:
                 here_size += entry.seen.st_size if entry.is_file else 0
         except tree.TooLargeError as error:
             return Refused("large", f"{piece.source}: {error.strerror}")
+        except ValueError:  # no path
+            return Refused("unreadable", repr(piece.source))
         except OSError as error:
             if piece.place.startswith(
                 f"{REQUIRES}/"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dshpc_setup.jobs import luggage
 
 _ASK_S = 10.0
+_LESS = ("Take less along: submit in a folder with less in it, or give smaller inputs.",)
 _NOT_CARRIED = {
     "environment": "Its workspace would be carried there, but not its environment, which lies in the work "
     "folder. What all methods need can be put into the image: dshpc env add",
@@ -116,6 +117,7 @@ def _refuse_without_work(offers: Iterable[Offer], asked: Request) -> None:
         if why
         else "A job's workspace, inputs and log lie in there, and the node has joined without it.",
         (
+            *(_LESS if why and why.code == "large" else ()),
             "Share the work folder, and join again there: configure-environment --join TOKEN prints how.",
             Fix(
                 "What needs no files runs there all the same",

@@ -25,7 +25,7 @@ FOLDER, FILE, LINK, GONE, LOG, MARK = b"d", b"f", b"l", b"x", b"a", b"m"
 
 @dataclass(frozen=True)
 class Head:
-    """`time` is in nanoseconds; of a LOG entry it is where in the log its bytes begin."""
+    """`time` is in nanoseconds; of a LOG entry it is where in the log of this run its bytes begin."""
 
     kind: bytes
     path: str = ""
@@ -89,6 +89,12 @@ class Sender:
     def _head(self, head: Head) -> None:
         path = os.fsencode(head.path)
         self._write(_HEAD.pack(head.kind, head.mode, head.time, head.size, len(path)) + path)
+
+
+def write_all(handle: int, block: bytes) -> None:
+    view = memoryview(block)
+    while view:
+        view = view[os.write(handle, view) :]
 
 
 def heads(read: Callable[[int], bytes]) -> Iterator[tuple[Head, Callable[[], Iterator[bytes]]]]:

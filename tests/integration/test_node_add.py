@@ -264,6 +264,11 @@ def test_two_nodes_of_one_job_bring_what_each_has_written(two: Two) -> None:
         assert (there / f"of-{name}").read_text() == f"{name}\n"
     assert (there / "both").read_text() == f"{own}\n"
     assert (there / f"from-{NODE}/both").read_text() == f"{NODE}\n"
+    words = ("run", "--json", "-t", own, "-t", NODE, "--", "hostname")
+    jobs = json.loads(two.in_folder("proj", *words).good().stdout)["jobs"]
+    logs = [Path(each["workspace"]) / "output.log" for each in jobs]
+    wait_until(lambda: all(log.exists() and log.read_text() for log in logs), "both ran", 60)
+    assert [log.read_text() for log in logs] == [f"{own}\n", f"{NODE}\n"]
     wait_until(two.has_left_nothing, "nothing is left there", 20)
 
 
@@ -302,14 +307,15 @@ def test_a_workflow_and_an_array_of_a_method_run_there(two: Two) -> None:
 
 
 def test_a_node_that_dies_leaves_nothing_and_the_job_runs_again(two: Two) -> None:
-    script = 'echo run >>"$JOB_WORKSPACE/runs"; [ "${SLURM_RESTART_COUNT:-0}" = 1 ] || sleep 300'
+    script = (
+        'echo run | tee -a "$JOB_WORKSPACE/runs"; [ "${SLURM_RESTART_COUNT:-0}" = 1 ] || sleep 300'
+    )
     job, there = two.submitted("-t", NODE, "--", "sh", "-c", script)
-    wait_until(lambda: two.state(job) == "RUNNING", "it runs", 30)
-    wait_until((there / ".job/carried.json").exists, "its workspace is there", 30)
+    log = there / "output.log"
+    wait_until(lambda: log.exists() and log.read_text() == "run\n", "it runs", 30)
     two.second.kill(f"{PREFIX}add-slurm")
     wait_until(lambda: two.state(job) == "COMPLETED", "it ran again", 240)
     assert (there / "runs").read_text() == "run\n"
-    log = (there / "output.log").read_text()
-    assert f"what it wrote on {NODE} did not come back" in log
-    assert "starts again" in log
+    wait_until(lambda: f"it wrote on {NODE} did not come back" in log.read_text(), "it says so", 60)
+    assert "starts again" in log.read_text()
     wait_until(two.has_left_nothing, "nothing is left there", 30)
