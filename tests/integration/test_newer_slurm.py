@@ -75,10 +75,8 @@ def cluster(
             for name in ("dev", "etc", "proc", "run"):
                 good(run_in(room, ("mount", "--bind", f"/{name}", f"/older/{name}")))
         ends.enter_context(daemon_in(room, argv, place / "slurmdbd.log", DATABASE))
-        until = time.monotonic() + UP_S
-        while not older and run_in(room, ("sacctmgr", "ping")).code != 0:
-            assert time.monotonic() < until, (place / "slurmdbd.log").read_text()
-            time.sleep(0.2)
+        if not older:
+            answers(room, place / "slurmdbd.log")
         log = place / "slurmctld.log"
         controller = ends.enter_context(daemon_in(room, ("slurmctld", "-D"), log))
         assert wait_for_controller(controller, log) is None, log.read_text()
@@ -87,6 +85,13 @@ def cluster(
         )
         assert wait_for_node(room, plan.node, daemon)[1] is None, log.read_text()
         yield room
+
+
+def answers(room: NamedRoom, log: Path) -> None:
+    until = time.monotonic() + UP_S
+    while run_in(room, ("sacctmgr", "ping")).code != 0:
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.2)
 
 
 def good(answer: Answer) -> str:
@@ -165,8 +170,11 @@ def test_a_slurmdbd_that_is_older_than_slurmctld(
     with cluster(slurms["sid"], PLAN, place, kept, older=True) as room:
         good(run_in(room, ("scontrol", "release", waits)))
         good(run_in(room, ("srun", "-n1", "--gres=gpu:1", "true")))
-        jobs = good(run_in(room, ("squeue", "-h", "-a", "-t", "COMPLETED", "-o", "%i"))).split()
-        assert len(jobs) == 3
+        done = ("squeue", "-h", "-a", "-t", "COMPLETED", "-o", "%i")
+        until = time.monotonic() + UP_S
+        while len(jobs := good(run_in(room, done)).split()) < 3:
+            assert time.monotonic() < until
+            time.sleep(0.2)
         asked = run_in(room, ("sacctmgr", "ping"))
         assert (asked.code, associations.is_up(asked.text)) == (1, False)
         until = time.monotonic() + UP_S
@@ -175,5 +183,6 @@ def test_a_slurmdbd_that_is_older_than_slurmctld(
             time.sleep(0.2)
         good(run_in(room, ("pkill", "-x", "slurmdbd")))
         with daemon_in(room, ("slurmdbd", "-D"), place / "newer.log", DATABASE):
+            answers(room, place / "newer.log")
             has_ended(room, *jobs)
             assert {"gres/gpu=1"} <= set(counted(room)[max(jobs, key=int)][1].split(","))
