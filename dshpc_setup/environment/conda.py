@@ -73,7 +73,7 @@ def make(
     }
     python = _laid_out(machine, tool, asked, env, say)
     if wanted.pip:
-        _add_wheels(machine, uv, wanted, python, into, final, say)
+        _add_wheels(machine, uv_module.of_jobs(machine, uv), wanted, python, into, final, say)
     prefix.name_kernels(tree, f"{final}/bin/python")
     if wanted.variables:
         _set_variables(tree, wanted)
