@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from dshpc_setup import slurm_releases
-from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.model import (
+    Check,
+    CheckInput,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    unknown,
+    warning,
+)
 from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
 from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import HostFacts
@@ -207,6 +216,8 @@ _LENT_WRONG: dict[str, str] = {
 
 
 def _lent(known: CheckInput) -> Verdict:
+    if known.observed.cluster is None:
+        return not_here("No cluster is set up.")
     folders = known.observed.lent
     wrong = [each for each in folders if each.state in _LENT_WRONG]
     silent = [each.path for each in folders if each.state == "unknown"]

@@ -37,7 +37,7 @@ ACTIVATION = "etc/conda/activate.d"
 _TOOL = resources.package() / "environment" / "rattler" / "requirements.txt"
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); from dshpc_setup.environment import conda_worker; "
-    "sys.exit(conda_worker.main(sys.argv[2]))"
+    "conda_worker.main(sys.argv[2])"
 )
 _SUBDIRS = {"amd64": "linux-64", "arm64": "linux-aarch64"}
 _UNUSED_S = 30 * 86400.0
@@ -73,7 +73,7 @@ def make(
     }
     python = _laid_out(machine, tool, asked, env, say)
     if wanted.pip:
-        _add_wheels(machine, uv, wanted, python, into, final, say)
+        _add_wheels(machine, uv_module.of_jobs(machine, uv), wanted, python, into, final, say)
     prefix.name_kernels(tree, f"{final}/bin/python")
     if wanted.variables:
         _set_variables(tree, wanted)

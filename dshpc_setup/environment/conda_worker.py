@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dshpc_setup.documents import foreign
 
@@ -31,7 +31,7 @@ _FAULTS = {
 }
 
 
-def main(tool: str) -> int:
+def main(tool: str) -> NoReturn:
     sys.path.append(tool)
     asked = foreign.value(sys.stdin.read())
     try:
@@ -40,7 +40,8 @@ def main(tool: str) -> int:
         name = type(error).__name__
         found = {"fault": _FAULTS.get(name, "install"), "said": f"{error}" or name}
     _line(json.dumps(found))
-    return 1 if "fault" in found else 0
+    # py-rattler's threads outlive it, and crash one interpreter in twenty that takes itself apart
+    os._exit(1 if "fault" in found else 0)
 
 
 async def _made(asked: dict[str, Any]) -> str | None:

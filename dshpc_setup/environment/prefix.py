@@ -33,7 +33,8 @@ def make(
 
     Raises DshpcError where uv cannot, OSError where the folder cannot be written.
     """
-    uv = uv_module.find(machine, declared.architecture, gather_site(machine))
+    found = uv_module.find(machine, declared.architecture, gather_site(machine))
+    uv = uv_module.of_jobs(machine, found)
     say(f"environment: making it from {declared.folder}")
     scratch = into / "scratch"
     scratch.mkdir()

@@ -6,9 +6,10 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dshpc_setup.builtin import cache
 from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import pip_settings, target, uv_failures
 from dshpc_setup.environment.model import Requirement
@@ -47,6 +48,14 @@ def find(machine: Machine, architecture: str, site: SiteFiles) -> Uv:
     env = {"UV_PYTHON_DOWNLOADS": "never", "LC_ALL": "C", **pip_settings.for_uv(told, machine.env)}
     options = ("--no-index",) if pip_settings.is_on(told.get("no-index")) else ()
     return Uv(program, sys.executable, architecture, env, options, site.secrets)
+
+
+def of_jobs(machine: Machine, uv: Uv) -> Uv:
+    """With a cache for what jobs may write in: their files are links to it. What the image and this machine's
+    own programs are made of stays out of their reach."""
+    told = machine.env.get("UV_CACHE_DIR")
+    kept = f"{told.rstrip('/')}-of-jobs" if told else f"{cache.place(machine.env)}/uv"
+    return replace(uv, env={**uv.env, "UV_CACHE_DIR": kept})
 
 
 def resolve(machine: Machine, uv: Uv, wanted: Iterable[Requirement], cwd: Path) -> str:

@@ -29,7 +29,8 @@ _UNPACK_S = 1800.0
 _MOST_SCRIPT = 1 << 20
 _LEAST_BYTES = 4096
 _LISTED = re.compile(r"(\d{1,40}) \d{4}-\d\d-\d\d \d\d:\d\d ")
-_PLACES = ("dev", "proc", "sys", "tmp", "var/tmp", "etc", ".dshpc/old", ".dshpc/driver")
+_OWN = ".dshpc"
+_PLACES = ("dev", "proc", "sys", "tmp", "var/tmp", "etc", f"{_OWN}/old", f"{_OWN}/driver")
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ def make(machine: Machine, image: Found, into: Path) -> None:
     else:
         start = _unsquashed(machine, image, root)
     os.chmod(root, 0o755)
+    trees.remove_here(
+        root / _OWN
+    )  # what an image has there would be taken for what the way in has laid down
     for place in _PLACES:
         with contextlib.suppress(FileExistsError):  # a link, say
             os.makedirs(_inside(root, place), 0o755, exist_ok=True)

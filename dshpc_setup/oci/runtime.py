@@ -268,6 +268,8 @@ def told(refused: RefusedError, root: str) -> str:
             "With Docker and Podman it takes the setting containers: dshpc config set containers on, "
             "then configure-environment"
         )
+    if refused.number == errno.ELOOP:
+        why = "in the image it is a link that leads out of it"
     return f"the image {root} cannot be entered: {refused.place or refused.step}: {why}"
 
 

@@ -113,6 +113,7 @@ NOT_TYPED = {
 }
 # Blocks that are files: their language, and who reads them.
 FILES = {
+    ("docs/how-to/packages.md", "yaml"): "tests/unit/environment/test_conda.py",
     ("docs/how-to/rest.md", "yaml"): "tests/unit/settings/test_rest.py",
     ("docs/how-to/rest.md", "python"): "tests/integration/test_rest.py",
     ("docs/how-to/homes.md", "yaml"): "tests/unit/settings/test_places.py",

@@ -48,7 +48,7 @@ def image(busybox: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     top = tmp_path_factory.mktemp("images")
     hand.archive(top / "docker.tar", hand.docker(layers))
-    return hand.archive(top / "oci.tar", hand.oci(layers))
+    return hand.archive(top / "oci.tar", hand.oci(layers, pack=hand.zstd))
 
 
 def images(cluster: Cluster) -> list[str]:
@@ -86,11 +86,18 @@ def test_a_job_in_an_image(standard: Cluster, image: Path) -> None:
     assert "no such command in the image" in missing.stdout + missing.stderr
 
 
-def test_no_way_out(standard: Cluster, image: Path) -> None:
+def test_no_way_out(standard: Cluster, image: Path, busybox: Path, tmp_path: Path) -> None:
     job = standard.dshpc("run", "--wait", "--image", str(image), "--", "sh", "-c", WAYS_OUT)
     said = job.stdout + job.stderr
     assert said.count("denied") + said.count("not permitted") >= 3, said
     assert "Read-only file system" in said
+    # A link of the image's to the node's folders, while these are in sight: nothing is made or removed there
+    hostile = [*hand.busybox(busybox), hand.link("tmp", f"/.dshpc/old{standard.work}/made")]
+    led = hand.archive(tmp_path / "led.tar", hand.oci([hand.layer(hostile)]))
+    job = standard.dshpc("run", "--wait", "--image", str(led), "--", "true")
+    assert job.code == 126
+    assert "/tmp: in the image it is a link that leads out" in job.stdout + job.stderr
+    assert not (standard.work / "made").exists()
     for more in ("--pid --fork", "--net", "--cgroup", "--ipc"):
         refused = standard.said("sh", "-c", f"unshare --user {more} true 2>&1; true")
         assert "not permitted" in refused or os.getuid() != 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from dshpc_setup.environment.conda_failures import Why
 from dshpc_setup.environment.conda_file import ALIAS, Site, Wanted
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.resources import package
+from dshpc_setup.resources import package, share
 
 WHOLE = """
 name: theirs
@@ -43,6 +44,17 @@ def test_a_whole_one() -> None:
     assert wanted.packages == ("python=3.12", "numpy >=2,<3", "nvidia::cuda-nvcc")
     assert (wanted.pip, wanted.variables) == (("cowsay==6.1",), (("SCALE", "3"), ("EMPTY", "")))
     assert read("dependencies: [r-base]").channels == (f"{ALIAS}/conda-forge",)
+
+
+def test_the_one_in_the_documents() -> None:
+    page = (share() / "docs/how-to/packages.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert read(text) == Wanted(
+        (f"{ALIAS}/conda-forge",),
+        ("python=3.12", "gdal"),
+        ("cowsay",),
+        (("GDAL_NUM_THREADS", "4"),),
+    )
 
 
 @pytest.mark.parametrize(

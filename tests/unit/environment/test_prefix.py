@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.environment import prefix, uv_failures
+from dshpc_setup.environment import prefix, uv, uv_failures
 from dshpc_setup.machine import CommandResult
+from tests.unit.image.fakes import FakeMachine
 
 HOSTS = "/srv/dshpc/.venv/bin/python"
 FINALS = ("/w/jobs/1/.envs/ab", '/a folder/with $HOME and `x` and "quotes"/ab', f"/{'d' * 200}/ab")
@@ -72,3 +73,18 @@ def test_what_uv_says_of_a_folder_names_no_command_for_the_cluster() -> None:
     )
     assert any("dshpc env show" in step for step in of_cluster.resolution)
     assert of_folder.resolution == ("Correct its name.",)
+
+
+@pytest.mark.parametrize(
+    ("env", "kept"),
+    [
+        ({"HOME": "/home/ada"}, "/home/ada/.cache/dshpc/uv"),
+        ({"HOME": "/home/ada", "UV_CACHE_DIR": "/big/uv/"}, "/big/uv-of-jobs"),
+    ],
+)
+def test_what_jobs_may_write_in_is_not_what_others_are_made_of(
+    env: dict[str, str], kept: str
+) -> None:
+    machine = FakeMachine(env=env)
+    found = uv.of_jobs(machine, uv.Uv("/uv", "/python", "amd64", {"LC_ALL": "C"}))
+    assert found.env == {"LC_ALL": "C", "UV_CACHE_DIR": kept}

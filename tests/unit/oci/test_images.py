@@ -178,6 +178,16 @@ def test_what_lies_behind_the_last_file_is_counted(
     assert fault(hand.archive(tmp_path / "image.tar", image), tmp_path) == "too-large"
 
 
+@pytest.mark.parametrize("theirs", [link(".dshpc", "/tmp"), member(".dshpc/driver/libcuda.so")])
+def test_an_image_has_nothing_where_the_way_in_lays_down_its_own(
+    tmp_path: Path, theirs: Any
+) -> None:
+    """It would come into LD_LIBRARY_PATH and PATH; a link there leads to where others write."""
+    root = laid_out(tmp_path, layer([*BASE, theirs]))
+    assert not (root / ".dshpc").is_symlink()
+    assert os.listdir(root / ".dshpc/driver") == []
+
+
 def test_what_is_no_image(tmp_path: Path) -> None:
     whole = hand.archive(tmp_path / "whole.tar", hand.oci([layer(BASE)]))
     cases: dict[str, tuple[Fault, bytes]] = {
