@@ -209,7 +209,8 @@ def test_nobody_else_is_led_to_it(two: tuple[Lab, Lab]) -> None:
     # opens takes what processes of its own print, with a key, and tells nothing
     channels = json.loads(cluster.said("cat", f"{runtime}/kernel-{kernel}.json"))
     assert channels["transport"] == "ipc"
-    ports = cluster.said("sh", "-c", f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd")
+    look = f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd"
+    ports = ada.run("exec", "--", "sh", "-c", look).good().stdout
     inodes = set(re.findall(r"socket:\[(\d+)\]", ports))
     lines = [line.split() for line in ports.splitlines()]
     listening = [line for line in lines if line[3:4] == ["0A"] and line[9] in inodes]
