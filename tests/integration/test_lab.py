@@ -217,11 +217,11 @@ def test_nobody_else_is_led_to_it(two: tuple[Lab, Lab]) -> None:
     assert inodes
     assert len(listening) <= 1
     # Bob's programs are not joined to her port, nor hers to his: each would be a program in the cluster
-    for at, one, code in ((port, bob, "403"), (other, ada, "403"), (port, ada, "200")):
+    for at, one, told in ((port, bob, "403"), (other, ada, "403"), (port, ada, "200")):
         get = f"http://127.0.0.1:{at}/api"
         ids = ("--reuid", str(one.user), "--regid", str(one.user), "--clear-groups", "--")
         said = run(as_root("setpriv", *ids, sys.executable, "-c", GET, get)).good().stdout
-        assert said.split()[0] == code, said
+        assert said.split()[0] == told, said
     # Whoever forwards on the machine is the user's
     tries = run(as_root("setpriv", "--reuid", str(bob.user), "--clear-groups", "--",
                         "kill", str(ada.pid)))  # fmt: skip
