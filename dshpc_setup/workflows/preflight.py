@@ -49,22 +49,21 @@ def wanted(asked: WorkflowRequest) -> list[Wanted]:
 
 
 def check_fits(machine: Machine, jobs: Sequence[Wanted], has: Offer) -> None:
-    """Raises DshpcError where one of them can never run here."""
+    """Raises DshpcError where one of them can never run here: on no node of the cluster. `has`: the own
+    node's."""
     said: list[str] = []
-    now: availability.Availability | None = None
-    own = has
     for job in jobs:
         asked = job.request
         try:
-            has = node_choice.chosen(machine, asked, node_choice.all_of(own, asked=asked))
+            there = node_choice.chosen(machine, asked, node_choice.all_of(has, asked=asked))
         except DshpcError as error:
             said.append(f"{job.name}: {error.brief} {error.details}")
             continue
-        found = fit(asked.resources, has, None, asked.partition)
+        found = fit(asked.resources, there, None, asked.partition)
         if isinstance(found, Refusal):
-            now = now or availability.ask(machine, has)
+            now = availability.ask(machine, there)
             clock = Clock(time.time(), asked.utc_offset_s)
-            found = fit(asked.resources, has, now, asked.partition, clock)
+            found = fit(asked.resources, there, now, asked.partition, clock)
         if isinstance(found, Refusal):
             said += [f"{job.name}: {why}" for why in found.whys]
     if said:

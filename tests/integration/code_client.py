@@ -37,7 +37,9 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
-        page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
+        # Then whether one may be opened that lies elsewhere
+        for name in ("Trust Folder", "Open"):
+            page.add_locator_handler(page.get_by_role("button", name=name, exact=True), accept)
         # Typed in one line; what a terminal has is told by all that is in it
         ran = "$(srun --overlap -n1 printenv SLURM_STEP_ID)"
         line = f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID {ran} $(command -v cowsay)" > {file}'
@@ -67,6 +69,9 @@ def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
         page.keyboard.press("Control+Shift+Backquote")
         waited(page, lambda: screen.count() > 0, 30)
     for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
+        page.locator(
+            ".part.statusbar"
+        ).hover()  # what a terminal shows at the pointer takes the click
         screen.click()
         page.keyboard.type(line, delay=20)
         page.keyboard.press("Enter")

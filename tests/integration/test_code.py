@@ -68,8 +68,8 @@ def test_an_editor_in_a_browser(code: Lab, python: Path, tmp_path: Path) -> None
 def test_what_nobody_uses_ends_and_says_so(standard: Cluster, tmp_path: Path) -> None:
     """Both kinds, at the least that each of them knows: JupyterLab looks once a minute."""
     kinds = (
-        (Lab(standard, tmp_path), "1s", "of inactivity"),
-        (Lab(standard, tmp_path, "code", "login#"), "1m", "[Ii]dle timeout"),
+        (Lab(standard, tmp_path), "1s", r"No kernels for \d+ seconds; shutting down"),
+        (Lab(standard, tmp_path, "code", "login#"), "1m", r"Idle timeout of 61 seconds exceeded"),
     )
     begun = {}
     try:

@@ -209,18 +209,19 @@ def test_nobody_else_is_led_to_it(two: tuple[Lab, Lab]) -> None:
     # opens takes what processes of its own print, with a key, and tells nothing
     channels = json.loads(cluster.said("cat", f"{runtime}/kernel-{kernel}.json"))
     assert channels["transport"] == "ipc"
-    ports = cluster.said("sh", "-c", f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd")
+    look = f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd"
+    ports = ada.run("exec", "--", "sh", "-c", look).good().stdout
     inodes = set(re.findall(r"socket:\[(\d+)\]", ports))
     lines = [line.split() for line in ports.splitlines()]
     listening = [line for line in lines if line[3:4] == ["0A"] and line[9] in inodes]
     assert inodes
     assert len(listening) <= 1
     # Bob's programs are not joined to her port, nor hers to his: each would be a program in the cluster
-    for at, one, expected in ((port, bob, "403"), (other, ada, "403"), (port, ada, "200")):
+    for at, one, told in ((port, bob, "403"), (other, ada, "403"), (port, ada, "200")):
         get = f"http://127.0.0.1:{at}/api"
         ids = ("--reuid", str(one.user), "--regid", str(one.user), "--clear-groups", "--")
         said = run(as_root("setpriv", *ids, sys.executable, "-c", GET, get)).good().stdout
-        assert said.split()[0] == expected, said
+        assert said.split()[0] == told, said
     # Whoever forwards on the machine is the user's
     tries = run(as_root("setpriv", "--reuid", str(bob.user), "--clear-groups", "--",
                         "kill", str(ada.pid)))  # fmt: skip

@@ -139,6 +139,16 @@ def test_tasks_of_a_job_find_each_other_by_pmix(cluster: Cluster) -> None:
 def test_methods_are_judged_by_the_node_that_can(cluster: Cluster) -> None:
     said = cluster.dshpc("run", "--dry-run", "--gpu-type", "t4", "--gpus", "1", "--", "true").good()
     assert "gpu:t4:1" in said.stdout
+    # So are those of a workflow
+    steps, where = cluster.work / "steps.yaml", cluster.work / "where"
+    job = {
+        "command": "sh",
+        "args": ["-c", f"hostname >{where}"],
+        "resources": {"gpus": 1, "gpu_type": "t4"},
+    }
+    steps.write_text(json.dumps({"jobs": {"one": job}}))
+    cluster.dshpc("workflow", "run", str(steps), "--wait").good()
+    assert where.read_text().strip() == names(cluster)[2]
     refused = cluster.dshpc("run", "--gpus", "3", "--", "true")
     assert refused.code == 2
     assert "it needs 3 GPUs" in refused.stderr

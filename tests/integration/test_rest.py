@@ -95,7 +95,9 @@ def token(cluster: Cluster, uid: int, *options: str) -> str:
 
 @pytest.fixture
 def cluster(fresh: Cluster) -> tuple[Cluster, int]:
+    """Switched on in one that runs, as people do."""
     port = free_port()
+    fresh.configure("--simulate", "h100:2").good()
     fresh.configure("--simulate", "h100:2", "--rest", f"127.0.0.1:{port}").good()
     return fresh, port
 
