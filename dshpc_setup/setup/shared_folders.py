@@ -112,7 +112,7 @@ def need_mounts(project: Path, settings: Settings) -> None:
 
 def need_followed(settings: Settings, facts: HostFacts) -> None:
     """Raises DshpcError (usage) for a mount that the built-in engine would refuse at its start: for root it
-    follows no link of others, and those of who called sudo are such."""
+    follows no link that others can replace, root's own in their folders among them."""
     for each in settings.mounts if facts.engine.kind == BUILTIN else ():
         try:
             os.close(anchored.open_file(Path(folder_of(each)), os.O_PATH | os.O_CLOEXEC))

@@ -324,8 +324,8 @@ FAULTS = (
     _fault(
         "a question that fails has answered",
         "dshpc_setup/machine/workers.py",
-        'found[name] = Ended("error", tuple(items), in_words(error), _since(started))',
-        'found[name] = Ended("present", tuple(items), None, _since(started))',
+        'found[name] = Ended("error", tuple(items), in_words(error), since_ms(started))',
+        'found[name] = Ended("present", tuple(items), None, since_ms(started))',
         "machine/test_recorded.py",
         "machine/test_overlay.py",
         "machine/test_layers.py",
