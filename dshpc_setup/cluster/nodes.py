@@ -249,7 +249,7 @@ def lines(now: NodesNow) -> list[str]:
 
 def _why(reason: str) -> str:
     """The reason, in words where it is one of ours that somebody has to do something about."""
-    if reason != slurm_nodes.FORMER_KEY:
+    if not reason.startswith(slurm_nodes.FORMER_KEY):
         return reason
     return (
         "it has the key of before the last key rotate, and must join anew: dshpc node add --again, or "

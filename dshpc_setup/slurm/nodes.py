@@ -121,7 +121,8 @@ class Node:
     @property
     def has_former_key(self) -> bool:
         """Whether the key was changed since it has joined (cluster/key.py)."""
-        return self.drained and self.why == FORMER_KEY
+        # Slurm adds what it finds: "... : Not responding"
+        return self.drained and self.why.startswith(FORMER_KEY)
 
     @property
     def own_doing(self) -> bool:

@@ -215,6 +215,16 @@ def test_a_new_key_loses_no_job_there_and_it_joins_anew_by_one_line(lan: Lan) ->
     assert out.read_text() == "done\n"
 
 
+def test_one_that_was_away_as_the_key_was_changed_says_what_to_do(lan: Lan) -> None:
+    """It failed before: nobody could have told it anything."""
+    lan.second.said("down")
+    assert f"On other machines: {NODE}." in lan.first.said("key", "rotate", "--yes")
+    refused(lan.second.dshpc("up"), "was changed while this node was away", "--join TOKEN")
+    assert f"{NODE}: it has the key of before" in lan.first.said("node", "list")
+    lan.second.configure("--join", lan.token("--once"), "--no-build").good()
+    assert lan.first.said("srun", "-w", NODE, "hostname") == NODE
+
+
 def test_it_starts_anew_with_other_gpus_and_the_controller_knows(lan: Lan) -> None:
     lan.second.configure("--simulate", "t4:2", "--no-build").good()
     wait_until(

@@ -31,6 +31,7 @@ ALLOWED: dict[str, str] = {
     "cluster/destroy.py: error.details.split()": _LAID_OUT,
     "container/daemons.py: found.reason == HELD": _SLURM,
     "slurm/nodes.py: self.why == STOPPED": _SLURM,
+    "slurm/nodes.py: self.why.startswith(FORMER_KEY)": _SLURM,
     "container/end_jobs.py: '.batch]' in table[pid].title": "the name of a process, as slurmstepd sets it",
     "diagnose/engine.py: item.what == 'engine'": _NO_WORDS,
     "diagnose/engine_state.py: 'refused' in (engine.detail or '').lower()": _ENGINE,

@@ -69,7 +69,7 @@ def test_a_node_with_the_former_key_does_not_take_itself_back(
 ) -> None:
     """For a minute it still could."""
     machine: Any = None
-    found = Node("lab2", "idle+drain", FORMER_KEY, flags=("IDLE", "DRAIN"))
+    found = Node("lab2", "idle+drain", f"{FORMER_KEY} : Not responding", flags=("IDLE", "DRAIN"))
     monkeypatch.setattr(daemons, "show_node", lambda *_: found)
     joining.take(paths, OWN, given(a_key("a")))
     if anew:
