@@ -230,7 +230,9 @@ install_package() {
     ln -s /opt/dshpc/lib/dshpc_setup/_share/methods /usr/local/share/dshpc/methods
     chmod 755 /usr/local/bin/dshpc-node /usr/local/lib/dshpc/init /usr/local/lib/dshpc/health \
         /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog \
-        /usr/local/lib/dshpc/user-prolog \
+        /usr/local/lib/dshpc/user-prolog /usr/local/lib/dshpc/follow-address \
+        /usr/local/lib/dshpc/job-epilog \
+        /usr/local/lib/dshpc/carried \
         /usr/local/lib/dshpc/task-epilog /usr/local/lib/dshpc/job \
         /usr/local/lib/dshpc/ssh-enter /usr/local/lib/dshpc/ssh-listen \
         /usr/local/lib/dshpc/stop /usr/local/lib/dshpc/end-jobs \

@@ -33,6 +33,16 @@ PODMAN: Final = "podman"
 """Podman by its own command, in the same places. By Docker's client it is an engine like Docker."""
 IDS_LABEL = "org.dshpc.ids"
 """How the ids of a container lie among the machine's: root, mapped or single."""
+SAYS: Final = (
+    "Error response from daemon: ",
+    "Error: No such container",
+    "Error: no container with name or ID",
+    "Error: can only create exec sessions on running containers",
+)
+"""How a client's words begin that tell of a container it did not reach: Docker's, the built-in engine's,
+Podman's."""
+QUIET: Final = "DSHPC_CLIENT_QUIET"
+"""A variable of the built-in engine's client: who calls it tells by himself that the container is down."""
 _SHARED = (
     "compose|cp|exec|export|image|images|info|inspect|load|logs|network|ps|pull|restart|rm|rmi|run|start|"
     "stop|system|top|unpause|update|version|volume"
@@ -135,6 +145,10 @@ class Client:
     def create(self, image: str) -> list[str]:
         """Make a container that is never started; its id is printed."""
         return [*self.program, "create", image]
+
+    def put(self, container: str, file: str, path: str) -> list[str]:
+        """Copy a file into a container, which need not run."""
+        return [*self.program, "cp", file, f"{container}:{path}"]
 
     def export(self, container: str, file: str) -> list[str]:
         """Write the file system of a container as a tar."""

@@ -21,12 +21,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any
 
 # In the terminal's session, where sudo remembers, and not among those that its Ctrl-C reaches
 _OWN_GROUP: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 )
+# A file that is there once they were interrupted. A test of our own Ctrl-C takes the signal for its own.
+_INTERRUPTED = "DSHPC_TESTS_INTERRUPTED"
 STAGES = (("engine", "others", "jobs", "unit"), ("kills", "attacks", "hosts", "extras"))
 LINES = tuple(line for stage in STAGES for line in stage)
 
@@ -52,9 +55,11 @@ def _run(lines: Sequence[str], arguments: Sequence[str]) -> list[int]:
 
     first, *beside = lines
     with ExitStack() as stack:
+        interrupted = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "interrupted"
+        os.environ[_INTERRUPTED] = str(interrupted)
         started: list[IO[bytes]] = []
         try:
-            with _ended([]) as running:
+            with _ended([], interrupted) as running:
                 for line in beside:
                     output: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
                     running.append(_started(argv(line), output))
@@ -70,6 +75,12 @@ def _run(lines: Sequence[str], arguments: Sequence[str]) -> list[int]:
     return codes
 
 
+def pytest_runtest_teardown(item: Any) -> None:
+    """A hook of tests/conftest.py: behind a test that took the interrupt for its own no other begins."""
+    if (interrupted := os.environ.get(_INTERRUPTED)) and os.path.exists(interrupted):
+        item.session.shouldstop = "interrupted"
+
+
 def _started(argv: list[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """Away from the terminal: its Ctrl-C comes to us, and one goes on to each (`_ended`)."""
     return subprocess.Popen(
@@ -82,7 +93,9 @@ def _started(argv: list[str], output: IO[bytes] | None = None) -> subprocess.Pop
 
 
 @contextmanager
-def _ended(running: list[subprocess.Popen[bytes]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+def _ended(
+    running: list[subprocess.Popen[bytes]], interrupted: Path
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Whatever happens, each has ended behind it, and has removed what its tests had made on the engine.
 
     SIGTERM is what Ctrl-C is. A second one of either is not waited for: then all are killed.
@@ -91,6 +104,7 @@ def _ended(running: list[subprocess.Popen[bytes]]) -> Iterator[list[subprocess.P
     try:
         yield running
     except BaseException:
+        interrupted.touch()
         for process in running:
             _signal(process, signal.SIGINT)
         for process in running:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from scripts.side_by_side import LINES
+from scripts.side_by_side import LINES, pytest_runtest_teardown
 from tests.integration.engines import ENGINES
 from tests.lines import ELSEWHERE, line_of
+
+__all__ = ["pytest_runtest_teardown"]
 
 # A machine of CI may say so for all that it runs. Here each of thousands of commands would compile hundreds
 # of modules anew, and each process of pytest the tests.

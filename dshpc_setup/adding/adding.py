@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dshpc_setup.adding import connection, image, program, scripts
+from dshpc_setup.adding import host as hosts
 from dshpc_setup.adding.connection import Connection
 from dshpc_setup.adding.host import Host
 from dshpc_setup.adding.look import CARRIED, Found, look, refuse
-from dshpc_setup.cluster import nodes, targets, verify, worker_changes
+from dshpc_setup.cluster import added, nodes, targets, verify, worker_changes
+from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.files import atomic
 from dshpc_setup.join import client, giving
@@ -21,6 +23,7 @@ from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import plain
 
+DOCKER = "docker"
 _TTL = "1h"
 _JOIN_S = 3600.0
 _END_S = 300.0
@@ -77,16 +80,42 @@ def add(machine: Machine, project: Project, wanted: Wanted, reporter: Reporter) 
             found = look(there)
             reporter.note(f"{wanted.host.short}: {found.words()}")
             refuse(found, wanted.host)
-            run = _Run(machine, project, wanted, reporter, there, found, token)
+            chosen = image.choose(machine, project, found)
+            run = _Run(machine, project, wanted, reporter, there, found, token, chosen)
+            run.tell()
             with run.taken_back():
                 run.carry_program()
                 run.prove()
-                chosen = run.carry_image()
-                run.join(chosen)
+                run.carry_image()
+                run.join()
             image.keep_note(there, chosen)
+        host = wanted.host
+        added.remember(project, run.node, added.Way(host.name, host.folder, host.port))
         return _proven(machine, project, run.node)
     finally:
         giving.take_back(project, token.id)
+
+
+def again(
+    machine: Machine,
+    project: Project,
+    reporter: Reporter,
+    only: Collection[str] | None = None,
+    *,
+    interactive: bool,
+) -> Mapping[str, Added | DshpcError]:
+    """Nodes that were added from here join anew, one after the other, by the way that they were added; by
+    node, what became of it. `only`: of these nodes, those that were."""
+    done: dict[str, Added | DshpcError] = {}
+    for node, way in added.read(project).items():
+        if only is not None and node not in only:
+            continue
+        try:
+            host = hosts.read(way.host, way.folder, way.port)
+            done[node] = add(machine, project, Wanted(host, node, (), interactive), reporter)
+        except DshpcError as error:
+            done[node] = error
+    return done
 
 
 @dataclass(frozen=True)
@@ -98,17 +127,31 @@ class _Run:
     there: Connection
     found: Found
     token: Token
+    chosen: image.Carried
 
     @property
     def node(self) -> str:
-        return self.wanted.node or client.node_name(self.found["host"])
+        return self.wanted.node or self.found["node"] or client.node_name(self.found["host"])
 
     @property
     def engine(self) -> str:
-        """There: the one that is named, else the one of here."""
-        return _value(self.wanted.words, "--engine") or str(
-            self.project.runtime().get("engine") or "docker"
-        )
+        """There: what is named, or what its node has; else the one of here, where this user may use it."""
+        if named := _value(self.wanted.words, "--engine"):
+            return named
+        if self.found["joined"]:
+            return self.found["engine"] or DOCKER
+        here = str(self.project.runtime().get("engine") or DOCKER)
+        if here == BUILTIN or self.found.is_root or self.found[here]:
+            return here
+        return next((each for each in (DOCKER, PODMAN) if self.found[each]), BUILTIN)
+
+    def tell(self) -> None:
+        """What will be done about engine and image, before anything goes there."""
+        here = str(self.project.runtime().get("engine") or DOCKER)
+        if self.engine != here and not self.found["joined"]:
+            self._say(f"the engine there is {self.engine}; here it is {here}")
+        if not self.chosen.id:
+            self._say(self.chosen.why)
 
     def carry_program(self) -> None:
         """The launchers make the Python environment there at their first start."""
@@ -141,19 +184,19 @@ class _Run:
                 self._say(line)
             raise self._failed(code)
 
-    def carry_image(self) -> image.Carried:
-        chosen = image.choose(self.machine, self.project, self.found, self.engine)
-        size = image.carry(self.machine, self.project, self.there, chosen, self.reporter)
-        self._say(f"{chosen.why}, {size / 1e6:.0f} MB" if size else chosen.why)
-        return chosen
+    def carry_image(self) -> None:
+        if self.chosen.id:
+            size = image.carry(self.machine, self.project, self.there, self.reporter)
+            self._say(f"{self.chosen.why}, {size / 1e6:.0f} MB")
 
-    def join(self, chosen: image.Carried) -> None:
-        code = self._configure(chosen.words, self._say)
+    def join(self) -> None:
+        code = self._configure(self.chosen.words, self._say)
         if code != 0:
             raise self._failed(code)
 
     def _configure(self, words: tuple[str, ...], on_line: Callable[[str], None]) -> int | None:
-        engine = () if _value(self.wanted.words, "--engine") else ("--engine", self.engine)
+        known = self.found["joined"] or _value(self.wanted.words, "--engine")
+        engine = () if known else ("--engine", self.engine)
         line = (
             "--yes",
             "--json",
@@ -177,7 +220,7 @@ class _Run:
 
     def _failed(self, code: int | None) -> DshpcError:
         host, steps = self.wanted.host, list[str | Fix]()
-        if not self.found.is_root and self.engine != "builtin":
+        if not self.found.is_root and self.engine != BUILTIN:
             steps.append(
                 Fix(
                     "Where it wants root: this user has no sudo there without a password. Come as root, or "

@@ -12,12 +12,12 @@ from dshpc_setup.adding.look import CARRIED, Found
 from dshpc_setup.cluster import targets
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.packages import last_lines
-from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.image import saving
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.terminal.sanitize import plain
 
 FILE, NOTE = "image.tar.gz", "image"
 _CARRY_S = 7200.0
@@ -33,8 +33,8 @@ class Carried:
     id: str = ""  # of the image that goes there; "" where none does
 
 
-def choose(machine: Machine, project: Project, found: Found, engine: str) -> Carried:
-    """What is done about it; nothing has gone there yet. `engine`: the one that is used there."""
+def choose(machine: Machine, project: Project, found: Found) -> Carried:
+    """What is done about it; nothing has gone there yet."""
     container = containers.inspect(machine, targets.target(project).container)
     if container is None:
         raise DshpcError(
@@ -43,9 +43,10 @@ def choose(machine: Machine, project: Project, found: Found, engine: str) -> Car
     if found["joined"] and found[NOTE] == container.image_id:
         return Carried(("--no-build",), "the image is there already")
     if found["arch"] != machine.system[2]:
-        return Carried(why=f"the image is made there: it is for {machine.system[2]} here")
-    if engine not in (BUILTIN, PODMAN):
-        return Carried(why="the image is made there, by its Docker")
+        return Carried(
+            why=f"the image is made there, of Debian's packages, as its processor is {plain(found['arch'])} "
+            f"and this machine's is {machine.system[2]}: that takes minutes, and internet there"
+        )
     kind = container.image.rpartition(":")[2]
     others = [
         each.label
@@ -59,12 +60,8 @@ def choose(machine: Machine, project: Project, found: Found, engine: str) -> Car
     )
 
 
-def carry(
-    machine: Machine, project: Project, there: Connection, chosen: Carried, reporter: Reporter
-) -> int:
+def carry(machine: Machine, project: Project, there: Connection, reporter: Reporter) -> int:
     """The image lies there as a file: its size in bytes. Raises DshpcError, and none of it does."""
-    if not chosen.id:
-        return 0
     file = there.folder / FILE
     try:
         size = saving.save(machine, project, file, reporter).size

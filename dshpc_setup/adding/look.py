@@ -18,6 +18,12 @@ _MARK = "dshpc-look:"
 _MOST_LINE = 1000
 _MANAGERS = ("apt-get", "dnf", "microdnf", "yum", "zypper", "pacman", "apk")
 _TOOLS = ("tar", "gzip", "setsid")
+# What stands in commands that a person types, or in ours
+_SHAPES = {
+    "manager": re.compile("|".join(_MANAGERS)),
+    "engine": re.compile("builtin|podman"),
+    "node": re.compile(r"[a-z][a-z0-9-]{0,62}"),
+}
 # launch.sh stands before it, and brings the search for a Python
 _SCRIPT = r"""
 say() { printf 'dshpc-look: %s %s\n' "$1" "$2"; }
@@ -53,6 +59,12 @@ fi
 say program "$(cat "$folder/.carried/program" 2>/dev/null)"
 say image "$(cat "$folder/.carried/image" 2>/dev/null)"
 [ ! -e "$folder/.dshpc/joined.json" ] || say joined yes
+say node "$(sed -n 's/.*"node": *"\([a-z0-9-]*\)".*/\1/p' "$folder/.dshpc/joined.json" 2>/dev/null)"
+say engine "$(sed -n 's/.*"engine": *"\([a-z]*\)".*/\1/p' "$folder/.dshpc/runtime.json" 2>/dev/null)"
+# An engine that hangs is none
+answers() { command -v "$1" >/dev/null && timeout 10 "$@" </dev/null >/dev/null 2>&1; }
+! answers docker version || say docker yes
+! answers podman version || say podman yes
 say end yes
 """.replace("MANAGERS", " ".join(_MANAGERS)).replace("TOOLS", " ".join(_TOOLS))
 
@@ -119,7 +131,7 @@ def parse(text: str) -> Found:
             cards.add(int(value, 16))
         elif key == "lacks":
             lacks += [value] if value in _TOOLS else []
-        elif key != "manager" or value in _MANAGERS:  # it stands in commands that a person types
+        elif key not in _SHAPES or _SHAPES[key].fullmatch(value):
             told.setdefault(key, value.strip())
     return Found(told, frozenset(cards), tuple(lacks))
 

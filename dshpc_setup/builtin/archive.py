@@ -153,6 +153,21 @@ def _opened(archive: Path) -> Iterator[IO[bytes]]:
             yield unzipped  # type: ignore[misc]
 
 
+def plain(archive: Path, to: Path, most: int) -> None:
+    """A tar, tar.gz or tar.xz as a tar; ArchiveError."""
+    try:
+        with _opened(archive) as source, open(to, "wb") as file:
+            while block := source.read(_BLOCK):
+                file.write(block)
+                if file.tell() > most:
+                    raise ArchiveError("too-large", archive.name)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise ArchiveError("truncated", str(error)) from None
+    except OSError as error:
+        fault: Fault = "no-room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "write"
+        raise ArchiveError(fault, str(error)) from None
+
+
 class Tail:
     """A file that knows what was read last: tarfile takes an archive that just stops for a whole one."""
 

@@ -168,7 +168,7 @@ def taken(kept: Mapping[str, int], ours: processes.Process | None = None) -> tup
     wanted = {by_port[port].inode for port in kept.values() if port in by_port}
     holders = _holders(wanted) if wanted else {}
     own = _namespace(ours.pid) if ours is not None else None
-    lent = lent_ids(_uid_map(ours.pid)) if ours is not None else ()
+    lent = lent_ids(_uid_map(ours.pid), os.geteuid()) if ours is not None else ()
     found = []
     for name, port in kept.items():
         if port not in by_port:
@@ -185,14 +185,15 @@ def taken(kept: Mapping[str, int], ours: processes.Process | None = None) -> tup
     return tuple(found)
 
 
-def lent_ids(uid_map: str) -> tuple[range, ...]:
-    """Ids of the machine that users of a container have who are not its root, by its uid_map."""
+def lent_ids(uid_map: str, own: int) -> tuple[range, ...]:
+    """Ids of the machine that users of a container have, its root among them, by its uid_map; but for `own`,
+    whose programs need not be of the container, and ids that are the same within."""
     found = []
     for line in uid_map.splitlines():
         fields = line.split()
         if len(fields) == 3 and all(each.isascii() and each.isdigit() for each in fields):
             inside, outside, count = map(int, fields)
-            if inside != 0:
+            if inside != outside and outside != own:
                 found.append(range(outside, outside + count))
     return tuple(found)
 

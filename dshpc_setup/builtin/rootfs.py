@@ -18,7 +18,7 @@ from typing import get_args
 
 from dshpc_setup import codec
 from dshpc_setup.builtin import cache, trees
-from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, most_bytes, unpack
+from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, most_bytes, plain, unpack
 from dshpc_setup.builtin.ids import Ids, Way, become_root
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix, usage_error
@@ -344,6 +344,16 @@ def _refuse_noexec(place: Path) -> None:
             "Its file system is mounted with the option noexec.",
             ("Choose a folder on another file system: XDG_CACHE_HOME=DIR.",),
         )
+
+
+def write_tar(machine: Machine, archive: Path, to: Path, deadline_s: float = 300.0) -> None:
+    """The archive as a plain tar, of which as much may come as of one that is unpacked; DshpcError."""
+    most = most_bytes(archive.stat().st_size)
+    with _as_tar(machine, archive, to.with_name(f"{to.name}.zst"), most, deadline_s) as tar:
+        try:
+            plain(tar, to, most)
+        except ArchiveError as error:
+            raise _error(to.parent, (error.fault, error.what), machine.system[2]) from None
 
 
 @contextlib.contextmanager

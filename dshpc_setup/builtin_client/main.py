@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from dshpc_setup.builtin import launch
 from dshpc_setup.builtin_client import containers, executing, failing, looking
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.builtin_client.words import Options, put
+from dshpc_setup.engine_client import QUIET
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.local import LocalMachine
@@ -51,6 +54,10 @@ def main(argv: list[str]) -> int:
 
 def _exec(_: Machine, store: Store, argv: list[str]) -> int:
     asked = executing.asked(argv)
+    if QUIET in os.environ:
+        found = store.find("container", asked.container)
+        if found is None or launch.find(found.run).state != "running":
+            return 1
     return containers.execute(containers.need(store, asked.container), asked)
 
 

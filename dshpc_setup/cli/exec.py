@@ -194,12 +194,13 @@ def run(call: Call) -> int:
         from dshpc_setup.cli.exec_trouble import not_seen
 
         say(not_seen(call))
+    builtin = call.runtime.get("engine") == engine_client.BUILTIN
+    if builtin:
+        os.environ[engine_client.QUIET] = "1"
     # Docker's client ends by SIGPIPE; of srun's threads, the one that writes gets it, and no other hears it
-    deaf = (
-        call.command in ("srun", "sattach") and call.runtime.get("engine") == engine_client.BUILTIN
-    )
+    deaf = builtin and call.command in ("srun", "sattach")
     client = call.client(exec_caller.calling_user(os.environ), os.environ)
-    session = Session(client, call.deliver, call.mode, deaf=deaf)
+    session = Session(client, call.deliver, call.mode, direct=builtin, deaf=deaf)
     try:
         code, died_by = session.run()
     except OSError as error:
@@ -216,8 +217,24 @@ def run(call: Call) -> int:
     elif code != 0:
         from dshpc_setup.cli.exec_trouble import explain
 
-        explain(call, code, folder_said=folder_said)
+        explain(call, code, folder_said=folder_said, said=session.said)
+        return code
+    show(session.said)
+    if (
+        code == 0 and call.command == "sshare"
+    ):  # which ends well without accounting, and shows nothing
+        from dshpc_setup.cli.exec_trouble import say_what_it_needs
+
+        say_what_it_needs(call)
     return code
+
+
+def show(said: bytes) -> None:
+    """The bytes on stderr, as they are."""
+    try:
+        os.write(2, said)
+    except OSError:
+        return  # nobody reads it any more
 
 
 def _open_streams() -> None:

@@ -18,6 +18,7 @@ _NEEDS = {
     "sacct": _ACCOUNTING,
     "sacctmgr": _ACCOUNTING,
     "sreport": _ACCOUNTING,
+    "sshare": _ACCOUNTING,
     "scrontab": ("ScronParameters", "enable"),
 }
 _OFF = (
@@ -32,6 +33,7 @@ _HINTS = {
     "sacct": f"sacct {_OFF}. Without it: dshpc job list, dshpc usage",
     "sacctmgr": f"sacctmgr {_OFF}",
     "sreport": f"sreport {_OFF}. Without it: dshpc usage",
+    "sshare": f"sshare {_OFF}",
     "scrontab": "scrontab is switched off in this cluster. To enable it, set in dshpc.yaml: "
     "slurm_conf_extra: ScronParameters=enable",
 }

@@ -35,11 +35,18 @@ class Session:
     """One command in the container, from the start of the client to its end."""
 
     def __init__(
-        self, client: list[str], deliver: list[str], mode: str, *, deaf: bool = False
+        self,
+        client: list[str],
+        deliver: list[str],
+        mode: str,
+        *,
+        direct: bool = False,
+        deaf: bool = False,
     ) -> None:
-        """`client`: the whole `docker exec`; `deliver`: one that a signal's name is added to. `deaf`: what
-        runs would write into our own stdout, and does not end where that is closed."""
+        """`client`: the whole `docker exec`; `deliver`: one that a signal's name is added to. `direct`: what
+        runs gets our own streams, and not the client's; `deaf`: it does not end where stdout is closed."""
         self._client, self._deliver, self._mode = client, deliver, mode
+        self._direct = direct
         self._closing = deaf and _is_pipe(1)
         self._child = 0
         self._streams: Streams | None = None
@@ -65,13 +72,14 @@ class Session:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, _nothing)  # a timer: macOS has no sigtimedwait
         caught |= {signal.SIGCHLD, signal.SIGALRM}
-        if self._closing:
+        targets, shown = self._targets()
+        if targets:
             signal.signal(signal.SIGPIPE, _nothing)
             caught.add(signal.SIGPIPE)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, caught)
         saved = _terminal() if self._mode == exec_stdin.TTY else None
         try:
-            self._start(before)
+            self._start(before, targets, shown)
             ended = self._wait(caught)
             if self._streams is not None:
                 self._streams.drain()
@@ -85,17 +93,33 @@ class Session:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return ended
 
-    def _start(self, mask: Set[int]) -> None:
+    @property
+    def said(self) -> bytes:
+        """What the engine's client itself seems to have said, and nobody has seen."""
+        return b"".join(self._streams.said) if self._streams is not None else b""
+
+    def _targets(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Which of stdout and stderr go through us, and which of these are made harmless."""
+        if self._closing:
+            return (1,), ()
+        shown = tuple(filter(os.isatty, (1, 2))) if self._mode == exec_stdin.NONE else ()
+        if self._direct:
+            return shown, shown
+        # With its stderr what the client itself says; those of one file stay in their order
+        joined = self._mode != exec_stdin.TTY and os.path.sameopenfile(1, 2)
+        return ((1, 2) if 1 in shown or joined else (2,)), shown
+
+    def _start(self, mask: Set[int], targets: tuple[int, ...], shown: tuple[int, ...]) -> None:
         feed = drain = -1
         streams = None
         if self._mode == exec_stdin.PUMP:
             drain, feed = os.pipe()  # neither end is inherited but as the client's stdin
         elif self._mode == exec_stdin.NONE:
             drain = os.open(os.devnull, os.O_RDONLY)
-        if self._closing or (self._mode == exec_stdin.NONE and (os.isatty(1) or os.isatty(2))):
+        if targets:
             from dshpc_setup.cli.exec_streams import Streams
 
-            self._streams = streams = Streams(closing=self._closing)
+            self._streams = streams = Streams(targets, shown, engine=not self._direct)
         actions = [(os.POSIX_SPAWN_DUP2, drain, 0)] if drain >= 0 else []
         self._child = os.posix_spawnp(
             self._client[0],

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import _thread
 import os
+import select
 import signal
 import sys
 
-from dshpc_setup.terminal.sanitize import HarmlessStream
+from dshpc_setup import engine_client
 
 TYPE_CHECKING = False  # importing typing costs more than all of the rest
 if TYPE_CHECKING:
@@ -21,36 +22,34 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BLOCK = 1 << 16
+_MOST_SAID = 1 << 13  # an engine's client says less
+_SAYS = tuple(text.encode() for text in engine_client.SAYS)
 _DRAIN_S = 5.0
 
 
 class Streams:
-    """A pipe for each of our streams that is a terminal; the two of one terminal share it, in their order.
+    """A pipe for each of these streams of ours; the two of one file share it, in their order.
 
-    `closing`: instead one for a stdout that is a pipe itself, or a socket: where its reader is gone, we get
-    SIGPIPE. The bytes stay as they are.
+    `shown`: those whose text is to be harmless; the bytes of others stay as they are. `engine`: what begins
+    as an engine's own words do is kept, as `said`, and not written.
     """
 
-    def __init__(self, *, closing: bool = False) -> None:
+    def __init__(
+        self, targets: tuple[int, ...], shown: tuple[int, ...] = (), *, engine: bool = False
+    ) -> None:
         self.actions: list[tuple[Any, ...]] = []  # for posix_spawn
-        self._pipes: list[
-            tuple[int, int, int]
-        ] = []  # where it is read, where written, where it goes
+        self.said: list[bytes] = []
+        self._shown, self._engine = shown, engine
+        # where it is read, where written, where it goes
+        self._pipes: list[tuple[int, int, int]] = []
         self._done: list[Any] = []
-        self._closing = closing
-        if closing:
-            self._add(1)
-            return
-        for target in filter(os.isatty, (1, 2)):
+        for target in targets:
             if self._pipes and os.path.sameopenfile(1, 2):
                 self.actions.append((os.POSIX_SPAWN_DUP2, self._pipes[0][1], target))
-            else:
-                self._add(target)
-
-    def _add(self, target: int) -> None:
-        read, write = os.pipe()
-        self._pipes.append((read, write, target))
-        self.actions.append((os.POSIX_SPAWN_DUP2, write, target))
+                continue
+            read, write = os.pipe()
+            self._pipes.append((read, write, target))
+            self.actions.append((os.POSIX_SPAWN_DUP2, write, target))
 
     def start(self) -> None:
         """The one that writes has been started: from here on our end of it is his alone."""
@@ -59,8 +58,10 @@ class Streams:
             lock = _thread.allocate_lock()
             lock.acquire()
             self._done.append(lock)
-            how = _bytes if self._closing else _words(target)
-            _thread.start_new_thread(_carry, (read, target, how, lock))
+            how = _words(target) if target in self._shown else _bytes
+            last = read == self._pipes[-1][0]  # stderr's own, or that of both
+            says = self.said if self._engine and last else None
+            _thread.start_new_thread(_carry, (read, target, how, lock, says))
 
     def drain(self) -> None:
         """All that was printed is on the terminal, where nobody else still has the other end."""
@@ -73,18 +74,33 @@ def _bytes(block: bytes) -> bytes:
 
 
 def _words(target: int) -> Callable[[bytes], bytes]:
+    from dshpc_setup.terminal.sanitize import HarmlessStream
+
     encoding = getattr((sys.stdout, sys.stderr)[target - 1], "encoding", None) or "utf-8"
     stream = HarmlessStream()
     return lambda block: stream.shown(block).encode(encoding, "replace")
 
 
-def _carry(read: int, target: int, how: Callable[[bytes], bytes], lock: Any) -> None:
+def _carry(
+    read: int, target: int, how: Callable[[bytes], bytes], lock: Any, said: list[bytes] | None
+) -> None:
     try:
         while True:
             block = os.read(read, _BLOCK)
+            if said is not None:
+                if block and (said or block.startswith(_SAYS)):
+                    said.append(block)
+                    if sum(map(len, said)) < _MOST_SAID:
+                        continue
+                    block = b"".join(said)  # an engine's words are fewer
+                    said.clear()
+                said = None if block else said
             left = how(block)
             while left:
-                left = left[os.write(target, left) :]
+                try:
+                    left = left[os.write(target, left) :]
+                except BlockingIOError:  # whoever gave it to us made it so
+                    select.select([], [target], [])
             if not block:
                 break
     except BrokenPipeError:
@@ -102,7 +118,8 @@ def run(argv: list[str]) -> int:
     Ctrl-C is the program's, which is in our process group; what ends us otherwise is passed on.
     OSError where it cannot be started.
     """
-    streams = Streams()
+    terminals = tuple(filter(os.isatty, (1, 2)))
+    streams = Streams(terminals, terminals)
     heard = signal.getsignal(signal.SIGINT) != signal.SIG_IGN
     default = [signal.SIGPIPE, *([signal.SIGINT] if heard else [])]
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -106,10 +106,11 @@ def no_text(argument: str) -> DshpcError:
     )
 
 
-def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
+def explain(call: execution.Call, code: int, *, folder_said: bool, said: bytes = b"") -> None:
     """Raise where it was not the command that failed but the way to it; else say what may help.
 
-    `folder_said`: that this folder is not in the work folder has been said, or need not be.
+    `folder_said`: that this folder is not in the work folder has been said, or need not be. `said`: what the
+    engine's client may have said, which is shown where it is not the container that is missing.
     A Docker that does not answer in time says nothing of the way: the exit code stays the command's.
     """
     machine = engine_door.of(local.LocalMachine(), call.runtime)
@@ -118,6 +119,7 @@ def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
     except DshpcError as error:
         if error.exit_code != Exit.INCOMPLETE:
             raise
+        execution.show(said)
         execution.say(f"{error.brief}. What may be wrong: dshpc doctor")
         return
     if (why := _stopped_meanwhile(call, code, found)) is not None:
@@ -132,6 +134,7 @@ def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
             ("Start it: dshpc up",),
         )
     _need_folders(machine, call, code)
+    execution.show(said)
     if call.is_slurm and code == _NOT_STARTED and (phase := _phase(machine, call)) != "ready":
         if phase == "failed":  # as-user has said that much: the command was never begun
             execution.say(as_called("when that is fixed, start it again: dshpc restart"))
@@ -141,6 +144,13 @@ def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
     if call.is_slurm and found.health == "unhealthy":
         execution.say(as_called("the cluster is not healthy; dshpc status says why."))
     elif (needs := exec_needs.hint(machine, call)) is not None:
+        execution.say(as_called(needs))
+
+
+def say_what_it_needs(call: execution.Call) -> None:
+    """Of a command that has ended well."""
+    machine = engine_door.of(local.LocalMachine(), call.runtime)
+    if (needs := exec_needs.hint(machine, call)) is not None:
         execution.say(as_called(needs))
 
 

@@ -13,7 +13,7 @@ import typer
 from dshpc_setup.cli import put
 from dshpc_setup.cli.command_line import Yes, app, examples, finish, reporter
 from dshpc_setup.cli.folders import found_project
-from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 
 if TYPE_CHECKING:
     from dshpc_setup.cli.console import ConsoleReporter
@@ -84,15 +84,11 @@ def _need_lasting(ours: Path) -> None:
     from dshpc_setup.cluster import own_process
 
     environment = ours.parent.parent
-    if own_process.lies_in_cache(environment):
-        raise DshpcError(
-            "This dshpc lies in a cache that is emptied now and then.",
-            f"{environment} was made for this one call: commands that lead there would stop working.",
-            (
-                Fix("Install it for good", "uv tool install 'dshpc-setup[dashboard]'"),
-                Fix("Then, with that one", "dshpc install-commands"),
-            ),
-        )
+    own_process.need_lasting(
+        f"{environment} was made for this one call: commands that lead there would stop working.",
+        "dshpc install-commands",
+        environment,
+    )
 
 
 def _home() -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from dshpc_setup import engine_client
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_caller, exec_stdin, stopping
 from dshpc_setup.documents import foreign
@@ -22,7 +23,6 @@ from dshpc_setup.terminal.command_names import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 180.0  # for each job: 140 s for sbatch, and what --no-wait asks for
-_OF_THE_ENGINE = ("Error response from daemon: ", "Error: No such container")
 _STATUS = "See its state: dshpc status"
 # as-user's own exit codes, and those of `docker exec` where it could start nothing
 _NEVER_BEGUN = (2, 3, int(Exit.USAGE), 125, 126, 127)
@@ -179,7 +179,7 @@ def _heard(text: str, said: list[str]) -> None:
     of a container that it did not reach: why, _without_answer finds out."""
     if not text.startswith("{") and text.strip():
         said.append(text.rstrip())
-        if not text.startswith(_OF_THE_ENGINE):
+        if not text.startswith(engine_client.SAYS):
             _say(text.rstrip())
 
 

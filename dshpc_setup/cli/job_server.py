@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_caller, exec_stdin, put, ssh_proxy
+from dshpc_setup.cli import exec_caller, exec_stdin, exec_trouble, put, ssh_proxy
 from dshpc_setup.cli.job_request import Cluster, ask, cluster
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
@@ -125,8 +125,12 @@ def _request(line: Line, here: Cluster, token: str) -> Request:
 
 
 def _built(line: Line, here: Cluster, token: str, *, dry: bool) -> Request:
-    incoming = Incoming(here.work, here.owner, dry, here.prepare)
-    folder = incoming.seen(os.path.realpath(os.getcwd())) or here.work
+    incoming = Incoming(here.work, here.owner, dry, here.prepare, here.also)
+    folder = incoming.seen(os.path.realpath(os.getcwd()))
+    if folder is None:
+        folder = here.work
+        if dry:
+            execution.say(exec_trouble.not_seen(execution.Call("exec", [], here.runtime)))
     program = line.server.program(line, incoming, folder, token)
     asked = replace(
         line.asked, name=line.server.name, command=program.words, time=line.asked.time or TIME
@@ -161,6 +165,7 @@ def _code(line: Line, incoming: Incoming, folder: str, token: str) -> Program:
 
 LAB = Server("lab", "JupyterLab", jupyter.address, _lab)
 CODE = Server(code_server.NAME, code_server.TITLE, code_server.address, _code)
+SERVERS = {each.name: each for each in (LAB, CODE)}
 
 
 @dataclass(frozen=True)
@@ -264,7 +269,8 @@ def _serve(shown: _Shown, listening: socket.socket) -> None:
     opened = browser_of.opened(LocalMachine(), url, name)
     with opened if shown.browser else contextlib.nullcontext():
         gone = forward.gone_page(shown.server.title, f"dshpc {name}")
-        forward.Forwarder(listening, lambda: _joining(shown.here, shown.words), gone).serve()
+        users = (os.getuid(), exec_caller.calling_user(os.environ)[0])
+        forward.Forwarder(listening, lambda: _joining(shown.here, shown.words), gone, users).serve()
 
 
 def _joining(here: Cluster, words: list[str]) -> list[str]:

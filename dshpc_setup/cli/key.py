@@ -41,12 +41,15 @@ def key_rotate(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Give the running cluster a new key; running jobs are not affected, and the former is refused soon."""
+    from dshpc_setup.cli import node
+    from dshpc_setup.cluster import added
     from dshpc_setup.cluster.key import rotate
 
     project = needed_project(dir)
-    done = rotate(machine_of(project), project, reporter(yes))
+    here = machine_of(project)
+    ways = () if json_output else added.read(project)
+    done = rotate(here, project, reporter(yes), ways)
     if json_output:
         print_json(done.to_json())
-    else:
-        print(done.describe())
-    finish(Exit.OK)
+        finish(Exit.OK)
+    finish(node.join_again(here, project, done))

@@ -44,87 +44,53 @@ _Dir = Annotated[
 ]
 
 
-@app.command(
-    "lab",
-    rich_help_panel="Methods and jobs",
-    epilog=examples(
-        "dshpc lab",
-        "dshpc lab --gpus 2 --gpu-type h100 --time 4h",
-        "dshpc lab --env . --no-browser",
-        "dshpc lab --attach",
-    ),
-)
-def lab(
-    *,
-    attach: _Attach = False,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            "--env",
-            metavar="FOLDER",
-            help="Run notebooks with the packages that a folder declares.",
+_Env = Annotated[
+    str | None,
+    typer.Option("--env", metavar="FOLDER", help="Add the packages that a folder declares."),
+]
+
+
+def _server(name: str, about: str) -> None:
+    """A command that starts the server of that name."""
+
+    @app.command(
+        name,
+        help=about,
+        rich_help_panel="Methods and jobs",
+        epilog=examples(
+            f"dshpc {name}",
+            f"dshpc {name} --gpus 2 --gpu-type h100 --time 4h",
+            f"dshpc {name} --env . --no-browser",
+            f"dshpc {name} --attach",
         ),
-    ] = None,
-    gpus: _Gpus = None,
-    gpu_type: _GpuType = None,
-    gpu_memory: _GpuMemory = None,
-    cpus: _Cpus = None,
-    memory: _Memory = None,
-    time: _Time = None,
-    partition: _Partition = None,
-    linger: _Linger = LINGER,
-    no_browser: _NoBrowser = False,
-    dir: _Dir = None,  # noqa: A002
-) -> None:
-    """Start JupyterLab in a job, or show the one that runs, and print its address."""
-    from dshpc_setup.cli import job_server as stage
+    )
+    def start(
+        *,
+        attach: _Attach = False,
+        env: _Env = None,
+        gpus: _Gpus = None,
+        gpu_type: _GpuType = None,
+        gpu_memory: _GpuMemory = None,
+        cpus: _Cpus = None,
+        memory: _Memory = None,
+        time: _Time = None,
+        partition: _Partition = None,
+        linger: _Linger = LINGER,
+        no_browser: _NoBrowser = False,
+        dir: _Dir = None,  # noqa: A002
+    ) -> None:
+        from dshpc_setup.cli import job_server as stage
 
-    asked = CommandLine(
-        gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time,
-        partition=partition,
-    )  # fmt: skip
-    line = stage.Line(stage.LAB, asked, dir, linger, env, attach, not no_browser)
-    finish(stage.carry_out(line))
+        asked = CommandLine(
+            gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time,
+            partition=partition,
+        )  # fmt: skip
+        line = stage.Line(stage.SERVERS[name], asked, dir, linger, env, attach, not no_browser)
+        finish(stage.carry_out(line))
 
 
-@app.command(
+_server("lab", "Start JupyterLab in a job, or show the one that runs, and print its address.")
+_server(
     "code",
-    rich_help_panel="Methods and jobs",
-    epilog=examples(
-        "dshpc code",
-        "dshpc code --gpus 2 --gpu-type h100 --time 4h",
-        "dshpc code --env . --no-browser",
-        "dshpc code --attach",
-    ),
+    "Start VS Code (code-server) in a job, or show the one that runs, and print its address.",
 )
-def code(
-    *,
-    attach: _Attach = False,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            "--env",
-            metavar="FOLDER",
-            help="Give its terminals the packages that a folder declares.",
-        ),
-    ] = None,
-    gpus: _Gpus = None,
-    gpu_type: _GpuType = None,
-    gpu_memory: _GpuMemory = None,
-    cpus: _Cpus = None,
-    memory: _Memory = None,
-    time: _Time = None,
-    partition: _Partition = None,
-    linger: _Linger = LINGER,
-    no_browser: _NoBrowser = False,
-    dir: _Dir = None,  # noqa: A002
-) -> None:
-    """Start VS Code (code-server) in a job, or show the one that runs, and print its address."""
-    from dshpc_setup.cli import job_server as stage
-
-    asked = CommandLine(
-        gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time,
-        partition=partition,
-    )  # fmt: skip
-    line = stage.Line(stage.CODE, asked, dir, linger, env, attach, not no_browser)
-    finish(stage.carry_out(line))

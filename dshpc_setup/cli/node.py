@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,9 +25,15 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.options import FollowLog, NoMachine, Tail
-from dshpc_setup.errors import Exit
-from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.cluster import added
+from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.terminal.command_names import as_called, print_error
 from dshpc_setup.terminal.sanitize import harmless
+
+if TYPE_CHECKING:
+    from dshpc_setup.cluster.key import Rotated
+    from dshpc_setup.machine import Machine
+    from dshpc_setup.project.folder import Project
 
 node_app = typer.Typer(
     help="List, drain, resume and remove nodes; let machines join.",
@@ -125,12 +133,16 @@ def node_token(
     epilog=examples(
         "dshpc node add ada@10.0.0.7",
         "dshpc node add -p 2222 --node-name gpu7 lab7 -- --engine builtin",
+        "dshpc node add --again",
     ),
 )
 def node_add(
     host: Annotated[
-        str, typer.Argument(metavar="[USER@]HOST", help="The machine, as ssh knows it.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[USER@]HOST", help="The machine, as ssh knows it.", show_default=False
+        ),
+    ] = None,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -140,6 +152,14 @@ def node_add(
         ),
     ] = None,
     *,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="All machines that were added from here join anew: after a new key, or where this machine "
+            "has another address.",
+        ),
+    ] = False,
     port: Annotated[
         int | None, typer.Option("--port", "-p", metavar="PORT", help="Of its ssh server.")
     ] = None,
@@ -168,12 +188,49 @@ def node_add(
     from dshpc_setup.adding import adding
     from dshpc_setup.adding import host as hosts
 
+    if again != (host is None) or (again and (words or port or node_name or folder)):
+        raise usage_error(
+            "dshpc node add takes a machine, or --again alone.",
+            "",
+            "Such as: dshpc node add ada@10.0.0.7",
+        )
     project = needed_project(dir)
-    place = hosts.read(host, folder or adding.usual_folder(project), port)
-    wanted = adding.Wanted(place, node_name, tuple(words or ()), interactive=is_interactive())
-    added = adding.add(machine_of(project), project, wanted, reporter())
-    _print(added.lines(place))
-    finish(Exit.OK)
+    here = machine_of(project)
+    code = Exit.OK
+    if host is None:
+        code = _again(here, project, added.read(project))
+    else:
+        place = hosts.read(host, folder or adding.usual_folder(project), port)
+        wanted = adding.Wanted(place, node_name, tuple(words or ()), interactive=is_interactive())
+        _print(adding.add(here, project, wanted, reporter()).lines(place))
+    finish(code)
+
+
+def join_again(machine: Machine, project: Project, rotated: Rotated) -> Exit:
+    """Of nodes that a new key has cut off, those that were added from here join anew, and what was done is
+    told; whether all did."""
+    ways = added.read(project)
+    mine = tuple(node for node in rotated.cut_off if node in ways)
+    left = tuple(node for node in rotated.cut_off if node not in ways)
+    print(as_called(replace(rotated, cut_off=left).describe()))
+    return _again(machine, project, mine) if mine else Exit.OK
+
+
+def _again(machine: Machine, project: Project, nodes: Collection[str]) -> Exit:
+    from dshpc_setup.adding import adding
+
+    if not nodes:
+        print("No node was added from here by ssh.")
+        return Exit.OK
+    say = reporter()
+    done = adding.again(machine, project, say, nodes, interactive=is_interactive())
+    failed = {node: each for node, each in done.items() if isinstance(each, DshpcError)}
+    for node, each in done.items():
+        if not isinstance(each, DshpcError):
+            print(f"Joined anew: {node}, {each.state}: {each.proof}.")
+    for node, error in failed.items():
+        print_error(replace(error, brief=f"{node} has not joined anew: {error.brief}"))
+    return Exit.INCOMPLETE if failed else Exit.OK
 
 
 @node_app.command("drain")
@@ -247,11 +304,10 @@ def node_remove(
     say = reporter(yes)
     may = MayStop(stop_jobs)
     options = Options(build=False, may_stop=may, interactive=is_interactive(), env=here.env)
-    rotated = node_removal.remove(here, project, name, say, options)
-    if rotated is not None:
-        print(as_called(rotated.describe()))
+    rotated = node_removal.remove(here, project, name, say, options, added.read(project))
+    code = join_again(machine_of(project), project, rotated) if rotated is not None else Exit.OK
     print(as_called(f"Removed: {name}. The others: dshpc node list"))
-    finish(Exit.OK)
+    finish(code)
 
 
 def _print(lines: list[str]) -> None:

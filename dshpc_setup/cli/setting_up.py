@@ -57,7 +57,7 @@ def configure(
         typer.Option(
             "--image-file",
             metavar="FILE",
-            help="With --engine builtin: the image, as dshpc image save wrote it on another machine.",
+            help="The image, as dshpc image save wrote it on another machine.",
         ),
     ] = None,
     no_start: Annotated[bool, typer.Option("--no-start", help="Do not start the cluster.")] = False,

@@ -1,7 +1,8 @@
 """`dshpc ssh-proxy NAME`: the ProxyCommand of ssh, with the job that the name asks for at its other end.
 
-A job that has a listener is entered by one call of the engine, and nothing is asked before it: imports are
-counted here (benchmarks/ssh.py). Where there is none yet, the job is found, or submitted and waited for.
+A job that has a listener is entered by its socket, where a home of this machine has it, or by one call of
+the engine, and nothing is asked before it: imports are counted here (benchmarks/ssh.py). Where there is none
+yet, the job is found, or submitted and waited for.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import os
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_caller, exec_stdin
-from dshpc_setup.cli.ssh_stream import Stream, as_one
-from dshpc_setup.ssh import names, place
+from dshpc_setup.cli.ssh_stream import Stream, as_one, hung_up
+from dshpc_setup.ssh import enter, names, place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def carry_out(line: Line) -> int:
     wanted = names.parse(line.name)
     environ = os.environ if line.dir is None else {**os.environ, "DSHPC_DIR": line.dir}
     runtime = execution.runtime(environ)
+    if not line.by_srun and (code := _at_hand(runtime, wanted.name)) is not None:
+        return code
     stream = Stream()
     if not line.by_srun:
         code = _joined(stream, runtime, [place.ENTER, wanted.name])
@@ -75,6 +78,17 @@ def carry_out(line: Line) -> int:
         "",
         ("Find its number: dshpc job list", "See what it says: dshpc job logs NUMBER"),
     )
+
+
+def _at_hand(runtime: dict[str, Any], name: str) -> int | None:
+    """By the socket in the home, where that is one of this machine's; None where that is not to be had."""
+    home = exec_caller.own_home(runtime, os.geteuid())
+    if home is None or exec_caller.calling_user(os.environ)[0] != os.geteuid():
+        return None
+    with hung_up():
+        return enter.at_hand(
+            place.in_home(home, str(runtime.get("prefix"))), name, say=os.isatty(2)
+        )
 
 
 def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:

@@ -35,12 +35,8 @@ class Stream:
         threading.Thread(target=self._read, daemon=True).start()
 
     def run(self, argv: Sequence[str]) -> int:
-        """Its exit code, 128 + N where signal N ended it. OSError where it cannot be started.
-
-        Whoever is at the other end ends us by a signal, and that is nothing to be told of.
-        """
-        heard = [number for number in _STOPS if signal.getsignal(number) != signal.SIG_IGN]
-        with handled(heard, lambda number, _: os._exit(128 + number)):
+        """Its exit code, 128 + N where signal N ended it. OSError where it cannot be started."""
+        with hung_up():
             return self._run(argv)
 
     def _run(self, argv: Sequence[str]) -> int:
@@ -95,6 +91,14 @@ class Stream:
         if self._feed >= 0:
             os.close(self._feed)
             self._feed = -1
+
+
+@contextlib.contextmanager
+def hung_up() -> Iterator[None]:
+    """While it lasts a signal ends us without a word: whoever is at the other end has gone."""
+    heard = [number for number in _STOPS if signal.getsignal(number) != signal.SIG_IGN]
+    with handled(heard, lambda number, _: os._exit(128 + number)):
+        yield
 
 
 @contextlib.contextmanager

@@ -188,7 +188,8 @@ def _need_running(machine: Machine, cluster: targets.Target, what: str) -> None:
 
 
 def _failed(done: CommandResult, brief: str, again: str) -> DshpcError:
-    """In the words of dshpc-node, whose first line says what is wrong and whose others say what to do."""
+    """In the words of dshpc-node, whose first line says what is wrong and whose others say what to do: only
+    where it knows nothing to do it may help to try `again`."""
     if done.state == "timeout":
         return DshpcError(
             f"{brief}: it did not end within {_WRITTEN_S / 60:.0f} minutes.",
@@ -199,4 +200,5 @@ def _failed(done: CommandResult, brief: str, again: str) -> DshpcError:
     first, *others = done.stderr.strip().splitlines() or [f"it ended with {done.code}"]
     code = Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR
     details = "\n".join(line.strip() for line in others)
-    return DshpcError(f"{brief}: {first}", details, (f"Then run this again: {again}",), code)
+    retry = () if others else (Fix("Run it again", again),)
+    return DshpcError(f"{brief}. {first}", details, retry, code)

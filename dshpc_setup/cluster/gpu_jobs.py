@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import codec, gpu_vendors
-from dshpc_setup.cluster.targets import ours, target
+from dshpc_setup.cluster.targets import one_user, ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
@@ -98,7 +98,7 @@ def ask(
             now = replace(before, state="ready", detail=None, jobs=None)
         else:
             now = _standing(machine, now, deadline_s)
-        return _with_jobs(machine, now, deadline_s) if now.state == "ready" else now
+        return _with_jobs(machine, found, now, deadline_s) if now.state == "ready" else now
     except DshpcError as error:
         state = "timeout" if error.exit_code == Exit.INCOMPLETE else "error"
         return replace(now, state=state, detail=error.brief)
@@ -123,7 +123,7 @@ def ask_worker(
             now = replace(before, state="ready", detail=None, jobs=None)
         else:
             now = _standing(machine, now, deadline_s, Paths(worker=node))
-        return _with_jobs(machine, now, deadline_s) if now.state == "ready" else now
+        return _with_jobs(machine, found, now, deadline_s) if now.state == "ready" else now
     except DshpcError as error:
         state = "timeout" if error.exit_code == Exit.INCOMPLETE else "error"
         return replace(now, state=state, detail=error.brief)
@@ -163,11 +163,16 @@ def _standing(
     return replace(now, listed=listed.value)
 
 
-def _with_jobs(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterGpus:
+def _with_jobs(
+    machine: Machine, found: Container, now: ClusterGpus, deadline_s: float
+) -> ClusterGpus:
     told = Slurm(machine, now.container, checked=True).holders(deadline_s=deadline_s)
     if told.value is None:
         return _failed(now, told.asked, "squeue does not list the jobs")
-    return replace(now, jobs=jobs_of(told.value, now.node))
+    jobs = jobs_of(told.value, now.node)
+    if jobs and (name := one_user(machine, found)) is not None:
+        jobs = tuple(replace(each, user=name) for each in jobs)
+    return replace(now, jobs=jobs)
 
 
 def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:

@@ -13,7 +13,7 @@ from dshpc_setup.cluster import gpu_jobs, targets, workers
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus
 from dshpc_setup.cluster.gpus import DEADLINE_S, GpusNow
 from dshpc_setup.container import far
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.jobs.allocated_gpus import Places
 from dshpc_setup.machine import Machine, Say, earlier
@@ -22,7 +22,6 @@ from dshpc_setup.project.folder import JOINED, Project
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.holders import Holder
-from dshpc_setup.terminal.sanitize import listed, plain
 
 _HEADROOM_S = 0.5  # for each node's own deadline to be told by name
 
@@ -148,8 +147,5 @@ def of_node(now: GpusNow, node: str) -> GpusNow:
         if each.node == node:
             return each
     names = tuple(each.node or "?" for each in (now, *now.others))
-    raise usage_error(
-        f"This cluster has no node {plain(node)}.",
-        f"It has: {listed(names)}.",
-        "List them: dshpc node list",
-    )
+    down = targets.DOWN if now.cluster is not None and now.cluster.state == "missing" else None
+    raise targets.no_node(node, names, down)

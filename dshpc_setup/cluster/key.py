@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,6 +14,8 @@ from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.nodes import FORMER_KEY
 from dshpc_setup.slurm.paths import FROM_HOST
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import listed
@@ -70,8 +74,9 @@ class Rotated:
         )
         if self.cut_off:
             said += (
-                f"\nOn other machines: {listed(self.cut_off)}. They take no jobs then, until each has joined "
-                "anew: dshpc node token"
+                f"\nOn other machines: {listed(self.cut_off)}. Jobs there continue, and no new one starts "
+                "until the machine has joined anew. Make a token here: dshpc node token\nThen type on each, "
+                "where its dshpc is: ./configure-environment --yes --no-build --join TOKEN"
             )
         if self.away:
             said += f"\nNot up: {listed(self.away)}. It reads the new key as it is started: dshpc node list"
@@ -84,8 +89,13 @@ class Rotated:
         )
 
 
-def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
-    """A new key for the running cluster; raises DshpcError where it did not get it."""
+def rotate(
+    machine: Machine, project: Project, reporter: Reporter, reached: Collection[str] = ()
+) -> Rotated:
+    """A new key for the running cluster; raises DshpcError where it did not get it.
+
+    `reached`: nodes on other machines that the caller will have join anew.
+    """
     cluster = targets.target(project)
     with project.lock(files=False):
         found = targets.ours(machine, cluster)
@@ -96,21 +106,40 @@ def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
                 ("Start it: dshpc up", "Then: dshpc key rotate"),
             )
         far = _far(machine, cluster)
-        if far and not reporter.ask(_question(far), by_yes=True):
+        unreached = tuple(node for node in far if node not in reached)
+        if unreached and not reporter.ask(_question(unreached), by_yes=True):
             raise DshpcError(
                 "The key was not changed.",
-                f"Nodes on other machines would be cut off: {listed(far)}.",
+                f"Nodes on other machines would be cut off: {listed(unreached)}.",
                 ("To do it all the same: dshpc key rotate --yes",),
             )
         reporter.note(f"Changing the key of {cluster.container}:")
-        done = containers.exec_in(
-            machine,
-            cluster.container,
-            ["env", FROM_HOST, "dshpc-node", "rotate-key"],
-            deadline_s=_ROTATE_S,
-            on_line=lambda text: _show(text, reporter),
-        )
-        return replace(told(done, cluster.container), cut_off=far).without(far)
+        with _taken_out(Slurm(machine, cluster.container, checked=True), far):
+            done = containers.exec_in(
+                machine,
+                cluster.container,
+                ["env", FROM_HOST, "dshpc-node", "rotate-key"],
+                deadline_s=_ROTATE_S,
+                on_line=lambda text: _show(text, reporter),
+            )
+            rotated = told(done, cluster.container)
+        return replace(rotated, cut_off=far).without(far)
+
+
+@contextlib.contextmanager
+def _taken_out(slurm: Slurm, nodes: tuple[str, ...]) -> Iterator[None]:
+    """No job begins there, as a node that has the former key does not understand what would start it; what
+    runs goes on. Each is taken back as it joins anew (container/joining.py), all where the block fails."""
+    known = (slurm.nodes(deadline_s=_ASK_S).value or ()) if nodes else ()
+    out = [each.name for each in known if each.name in nodes and not each.drained]
+    for node in out:
+        slurm.drain(node, FORMER_KEY, deadline_s=_ASK_S)
+    try:
+        yield
+    except BaseException:
+        for node in out:
+            slurm.undrain(node, deadline_s=_ASK_S)
+        raise
 
 
 def _far(machine: Machine, cluster: targets.Target) -> tuple[str, ...]:
@@ -126,8 +155,9 @@ def _far(machine: Machine, cluster: targets.Target) -> tuple[str, ...]:
 
 def _question(far: tuple[str, ...]) -> str:
     return (
-        f"The new key does not reach other machines: {listed(far)} must join anew, and jobs that run there "
-        "a minute later are lost. Change it?"
+        f"The new key does not reach other machines: {listed(far)} must join anew. Until then jobs that run "
+        "there continue and no new one starts. After some minutes Slurm takes them for down, and queues "
+        "their jobs again. Change it?"
     )
 
 

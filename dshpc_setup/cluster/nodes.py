@@ -21,7 +21,7 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm import nodes as slurm_nodes
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.terminal.reporter import Reporter
-from dshpc_setup.terminal.sanitize import listed, plain
+from dshpc_setup.terminal.sanitize import plain
 
 SCHEMA = "dshpc.nodes/1"
 _ASK_S = 20.0
@@ -44,6 +44,7 @@ class NodeNow:
     container: str = ""
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()  # what is to be said of its work folder, where that is another one
 
     def to_json(self) -> dict[str, Any]:
         keys = ("name", "host", "role", "state", "gres", "address", "last_seen")
@@ -65,11 +66,7 @@ class NodesNow:
         for node in self.nodes:
             if node.name == name:
                 return node
-        raise usage_error(
-            f"This cluster has no node {plain(name)}.",
-            f"It has: {listed(tuple(node.name for node in self.nodes))}.",
-            "List them: dshpc node list",
-        )
+        raise targets.no_node(name, tuple(node.name for node in self.nodes), self.silent)
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "nodes": [node.to_json() for node in self.nodes]}
@@ -90,7 +87,7 @@ def look(machine: Machine, project: Project) -> NodesNow:
     ended = machine.apart(questions, deadline_s=_DEADLINE_S)
     told = next((item for item in ended["controller"].items if isinstance(item, str)), None)
     lines = _by_name(told or "")
-    silent = None if lines else "Slurm's controller does not answer"
+    silent = None if lines else "Slurm's controller does not answer" if there else targets.DOWN
     host = (machine.read("/proc/sys/kernel/hostname").text or "").strip() or "localhost"
     names = [cluster.prefix, *(it for it in there if it != cluster.prefix)]
     if cluster.prefix not in lines and len(lines) == 1:  # a slurm.conf of the user's names it
@@ -158,18 +155,17 @@ def _node(
         ),
         container.name if container is not None else "",
         slurm.reason if slurm is not None else None,
-        tuple(map(str, notes)) if isinstance(notes, list) else _notes_of_far(line or ""),
+        tuple(map(str, notes)) if isinstance(notes, list) else (),
+        _work_of_far(line or "") if is_far else (),
     )
 
 
-def _notes_of_far(line: str) -> tuple[str, ...]:
+def _work_of_far(line: str) -> tuple[str, ...]:
     """By what it has told the controller of itself."""
     with contextlib.suppress(ValueError):
-        if offer.from_json(foreign.value(far.unpacked(line) or "null")).own_work:
-            return (
-                "Its work folder is not the cluster's: dshpc run, methods and workflows keep off it. Share "
-                "the folder, then join again.",
-            )
+        told = offer.from_json(foreign.value((far.unpacked(line) or "null").partition("\n")[0]))
+        if told.own_work:
+            return (offer.other_work(told.node, carries=told.carries),)
     return ()
 
 
@@ -245,8 +241,20 @@ def lines(now: NodesNow) -> list[str]:
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    told += [f"{it.name}: {it.reason}" for it in now.nodes if it.reason]
-    return told + ([f"{now.silent}: see dshpc status"] if now.silent else [])
+    told += [f"{it.name}: {_why(it.reason)}" for it in now.nodes if it.reason]
+    told += [text for it in now.nodes for text in it.work]
+    silent = now.silent or ""
+    return told + ([f"{silent[:1].upper()}{silent[1:]}: see dshpc status"] if silent else [])
+
+
+def _why(reason: str) -> str:
+    """The reason, in words where it is one of ours that somebody has to do something about."""
+    if reason != slurm_nodes.FORMER_KEY:
+        return reason
+    return (
+        "it has the key of before the last key rotate, and must join anew: dshpc node add --again, or "
+        "dshpc node token"
+    )
 
 
 def shown(machine: Machine, project: Project, node: NodeNow) -> list[str]:
@@ -257,12 +265,12 @@ def shown(machine: Machine, project: Project, node: NodeNow) -> list[str]:
     told = [
         ("Node", f"{node.name}, {node.role}, on {node.host}"),
         ("Container", node.container or "none"),
-        ("State", node.state + (f" ({node.reason})" if node.reason else "")),
+        ("State", node.state + (f" ({_why(node.reason)})" if node.reason else "")),
         ("GPUs", node.gres or "none"),
         ("Address", node.address or "not known"),
         ("Last seen", node.last_seen or "not known"),
         *(("Changed", f"{it['what']}: {it['was']} before, {it['is']} now") for it in node.drift),
-        *(("Note", text) for text in node.notes),
+        *(("Note", text) for text in (*node.notes, *node.work)),
         *(("Jobs", text) for text in running),
     ]
     return [f"{key:<10} {plain(text)}" for key, text in told]

@@ -5,6 +5,8 @@ A service of systemd's where one outlives the session, as the built-in engine's 
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import signal
 import socket
 import sys
@@ -15,26 +17,46 @@ from pathlib import Path
 import dshpc_setup
 from dshpc_setup.builtin import processes
 from dshpc_setup.builtin.processes import Process
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
 
 LOG = "supervisor.log"  # as units names it
 _UP_S, _DOWN_S = 20.0, 10.0
 _MOST_SAID = 2000
 _PROGRAM = (
-    "import os, sys; os.chdir(sys.argv.pop(1)); sys.path.insert(0, sys.argv[1]); "
+    "import os, sys; os.chdir(sys.argv.pop(1)); sys.path[:0] = sys.argv[1].split(os.pathsep); "
     "from dshpc_setup import cli; sys.exit(cli.run(sys.argv[2:], 'dshpc'))"
 )
 
 
 def program(arguments: Sequence[str], folder: str = ".") -> list[str]:
-    """The words that run `dshpc` with these arguments, in that folder."""
+    """The words that run `dshpc` with these arguments, in that folder.
+
+    Nothing of PYTHONPATH counts there; what we import may lie in a folder that it names.
+    """
     top = str(Path(dshpc_setup.__file__).parents[1])
-    return [sys.executable, "-I", "-c", _PROGRAM, folder, top, *arguments]
+    found = importlib.util.find_spec("typer")
+    site = [] if found is None or found.origin is None else [str(Path(found.origin).parents[1])]
+    return [sys.executable, "-I", "-c", _PROGRAM, folder, os.pathsep.join([top, *site]), *arguments]
 
 
 def lies_in_cache(inside: Path) -> bool:
     """As what uvx runs does: uv may empty it under a process that goes on (`uv cache clean`, `prune`)."""
     return any((above / "CACHEDIR.TAG").exists() for above in inside.parents)
+
+
+def need_lasting(why: str, then: str, inside: Path | None = None) -> None:
+    """Raises DshpcError where this program (`inside`: that environment's) lies in a cache, as with uvx;
+    `then`: what to type with the one that is installed for good."""
+    if lies_in_cache(inside or Path(sys.prefix)):
+        raise DshpcError(
+            "This dshpc lies in a cache that is emptied now and then.",
+            why,
+            (
+                Fix("Install it for good", "uv tool install 'dshpc-setup[dashboard]'"),
+                Fix("Then, with that one", then),
+            ),
+        )
 
 
 def start(machine: Machine, folder: Path, arguments: Sequence[str], about: str) -> Process | None:

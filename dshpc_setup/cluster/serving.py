@@ -15,11 +15,18 @@ from pathlib import Path
 import dshpc_setup
 from dshpc_setup.builtin import processes
 from dshpc_setup.cluster import own_process
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
+
+_SUPERVISED = (
+    "This dshpc lies in a cache that is emptied now and then, and the cluster is kept running from there: "
+    "once it is gone (uv cache clean), a cluster that ends by itself is not started again. Install it for "
+    "good: uv tool install 'dshpc-setup[dashboard]'. Then, with that one: dshpc restart"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ def follow(
     """Have each serve as its setting says; what keeps it from that is a note: the cluster runs without."""
     if project.foreign is not None:
         return
+    if project.runtime().get("engine") == BUILTIN and own_process.lies_in_cache(Path(sys.prefix)):
+        reporter.note(_SUPERVISED)
     if settings is None and (settings := _settings(machine, project)) is None:
         return
     for service in SERVICES:

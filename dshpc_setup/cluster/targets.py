@@ -13,7 +13,9 @@ from dshpc_setup.cluster.owner import steps as owner_steps
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.engine.privilege import caller
+from dshpc_setup.engine_client import IDS_LABEL
+from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
@@ -65,12 +67,34 @@ def container_of(machine: Machine, project: Project, node: str | None) -> Contai
         return ours(machine, cluster)
     others = workers_of(machine, cluster)
     if node not in others:
-        raise usage_error(
-            f"This cluster has no node {plain(node or '')}.",
-            f"It has: {listed((cluster.prefix, *others))}.",
-            "List them: dshpc node list",
-        )
+        down = DOWN if ours(machine, cluster) is None else None
+        raise no_node(node or "", (cluster.prefix, *others), down)
     return others[node]
+
+
+DOWN = "the cluster is down"
+
+
+def no_node(name: str, there: tuple[str, ...], silent: str | None = None) -> DshpcError:
+    """Of a name that no node has, of those that there are; `silent`: why not all of them are known."""
+    if silent is not None:
+        return DshpcError(
+            f"Whether this cluster has a node {plain(name)} is not known: {silent}.",
+            "",
+            (Fix("See its state", "dshpc status", step="look"),),
+            Exit.INCOMPLETE,
+        )
+    return usage_error(
+        f"This cluster has no node {plain(name)}.",
+        f"It has: {listed(there)}.",
+        "List them: dshpc node list",
+    )
+
+
+def one_user(machine: Machine, found: Container) -> str | None:
+    """Who a container's root is on this machine, where root is all that it has: its jobs are those of who
+    asks. None where it has users."""
+    return caller(machine).name if found.labels.get(IDS_LABEL) == "single" else None
 
 
 def workers_of(machine: Machine, cluster: Target) -> dict[str, Container]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dshpc_setup import codec
-from dshpc_setup.cluster.targets import ours, target
+from dshpc_setup.cluster.targets import one_user, ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
-from dshpc_setup.engine.privilege import caller
-from dshpc_setup.engine_client import IDS_LABEL
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
@@ -61,9 +59,9 @@ def ask(machine: Machine, project: Project, *, deadline_s: float = _ASK_S) -> No
             (Fix("Start it", "dshpc up", step="after"),),
         )
     told = ask_node(machine, cluster.container, deadline_s=deadline_s)
-    if found.labels.get(IDS_LABEL) != "single":
+    name = one_user(machine, found)
+    if name is None:
         return told
-    name = caller(machine).name
     return replace(
         told,
         sums=tuple(

@@ -83,6 +83,12 @@ def is_on(run: Run) -> bool:
     return run.settings.accounting == "on" and not run.is_worker
 
 
+def is_as_wanted(run: Run, told: object) -> bool:
+    """Whether what the status tells of it, and what runs, is what the setting says: a switch that was killed
+    may have left its services up, and slurmctld without them."""
+    return is_on(run) == bool(told) == os.path.exists(run.paths.database_conf)
+
+
 def prepare(run: Run) -> None:
     """Step "database": its folders, its files, and an empty one where there is none; DshpcError."""
     if not is_on(run):

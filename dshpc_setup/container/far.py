@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import re
 import zlib
@@ -39,11 +40,18 @@ _ASK_S = 20.0
 
 
 def own_address(settings: Settings) -> str:
-    """Where Slurm listens here; raises DshpcError where that is no address of this machine."""
+    """Where Slurm listens here; raises DshpcError where that is no address of this machine.
+
+    A node on another machine than the controller's may have another address than when it joined: it listens
+    at the one from which it speaks to the controller.
+    """
     listen = settings.listen
     found = addresses.of_interface(listen) if not re.fullmatch(r"[0-9.]+", listen) else listen
     if found is not None and addresses.is_here(found):
         return found
+    if settings.place.is_joined:  # nobody else has to know it beforehand
+        with contextlib.suppress(OSError):
+            return addresses.towards(settings.place.controller)
     what = "is no address of this machine" if found else "is no interface with an IPv4 address here"
     raise DshpcError(
         f"Slurm cannot listen at {listen}: it {what}.",
@@ -57,19 +65,41 @@ def own_address(settings: Settings) -> str:
 
 def name_hosts(run: Run) -> None:
     """The names that Slurm's daemons listen and connect by lead to addresses that other machines reach."""
-    settings = run.settings
+    _name_hosts(run.paths, run.settings)
+
+
+def _name_hosts(paths: Paths, settings: Settings) -> bool:
+    """Whether one of them led elsewhere."""
     wanted = {settings.node: own_address(settings)}
     if settings.place.is_joined:
         wanted[settings.prefix] = settings.place.controller
-    path = run.paths.at("/etc/hosts")
+    return _lead(paths, wanted)
+
+
+def lead_to_controller(paths: Paths, settings: Settings) -> bool:
+    """The controller's name leads to it; whether it led elsewhere."""
+    return _lead(paths, {settings.prefix: settings.place.controller})
+
+
+def _lead(paths: Paths, wanted: Mapping[str, str]) -> bool:
+    path = paths.at("/etc/hosts")
     before = read_text(path) or ""
     text = hosts_with(before, wanted)
-    if text != before:
-        try:
-            with open(path, "w", encoding="utf-8") as file:  # mounted: nothing is renamed over it
-                file.write(text)
-        except OSError as error:
-            raise cannot_write(path, error) from None
+    if text == before:
+        return False
+    try:
+        with open(path, "w", encoding="utf-8") as file:  # mounted: nothing is renamed over it
+            file.write(text)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    return True
+
+
+def listen_anew(machine: Machine, paths: Paths, settings: Settings) -> None:
+    """slurmd at the address that this machine has now, where that is another one; its jobs go on. Raises
+    DshpcError where it has none that leads to the controller."""
+    if _name_hosts(paths, settings):
+        machine.run(["s6-svc", "-r", f"{paths.services}/slurmd"], deadline_s=_ASK_S)
 
 
 def hosts_with(text: str, wanted: Mapping[str, str]) -> str:

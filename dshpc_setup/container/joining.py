@@ -11,13 +11,15 @@ import contextlib
 import os
 import re
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dshpc_setup import codec
-from dshpc_setup.container import accounts, key_set, keys, users
+from dshpc_setup.container import accounts, daemons, key_set, keys, status, users
 from dshpc_setup.documents import foreign
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.files.storage import read_text, replace_bytes, replace_text
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 KEY_SCHEMA = "dshpc.join-key/1"
 ABOUT_SCHEMA = "dshpc.join-about/1"
 _ASK_S = 20.0
+_ANEW = "joined-anew"  # in the state volume: another key was taken, and no start has ended with it
 _MOST_BYTES = 8 << 20
 
 
@@ -94,10 +97,76 @@ def take(paths: Paths, slurm: tuple[int, int], text: str) -> bool:
     before = None
     with contextlib.suppress(FileNotFoundError), open(paths.key, "rb") as file:
         before = file.read()
+    if before not in (None, key):
+        replace_text(f"{paths.state}/{_ANEW}", "")
     if before != key:
         os.makedirs(os.path.dirname(paths.key), exist_ok=True)
         replace_bytes(paths.key, key, 0o600, slurm)
     return before not in (None, key)
+
+
+def refuse_former_key(machine: Machine, paths: Paths, node: str) -> None:
+    """Raises DshpcError on a node whose key is not the controller's any more: while that of before is still
+    accepted, it would take itself back, and be out a minute later."""
+    found = daemons.show_node(machine, node)
+    if found is None or not found.has_former_key or os.path.exists(f"{paths.state}/{_ANEW}"):
+        return
+    raise DshpcError(
+        "The cluster's key was changed while this node was away.",
+        "It has the key of before, which is refused a minute after a change.",
+        join_anew(),
+    )
+
+
+def join_anew() -> tuple[Fix, ...]:
+    return (
+        Fix("Have a token made, on the controller's machine", "dshpc node token --once"),
+        Fix(
+            "Then join anew, here",
+            "configure-environment --yes --no-build --join TOKEN",
+            step="after",
+        ),
+    )
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Where the block fails on such a node, with what else it may be: nobody answers to a former key."""
+    try:
+        yield
+    except DshpcError as error:
+        first, *rest = join_anew()
+        if first in error.steps:
+            raise
+        meanwhile = (
+            "Where the cluster's key was changed meanwhile, have a token made on its machine"
+        )
+        first = replace(first, text=meanwhile)
+        raise replace(error, steps=(*error.steps, first, *rest)) from None
+
+
+def settle(paths: Paths) -> None:
+    """The key that it has joined anew with is in force."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{paths.state}/{_ANEW}")
+
+
+def take_up(machine: Machine, paths: Paths) -> bool:
+    """Another key than before is in force on a node that has joined anew, and jobs there go on; False where
+    a start of the container is needed for it."""
+    if (status.read(paths) or {}).get("phase") != "ready":
+        return False
+    node, since = (read_text(f"{paths.run}/node") or "").strip(), time.time()
+    try:
+        if not keys.slurmd_takes_up(machine, paths):
+            return False
+        # It was taken out while it had the former key: cluster/key.py
+        found = daemons.wait_registered(machine, node, since)
+        daemons.take_back(machine, node, found, fresh=False)
+        settle(paths)
+    except DshpcError:
+        return False
+    return True
 
 
 def read_stdin() -> str:

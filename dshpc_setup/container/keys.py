@@ -263,18 +263,31 @@ def _taken_up(machine: Machine, paths: Paths, kid: str, signs_with: Signer, say:
         if done.ok and _signed(signs_with, service, kid, _TAKEN_UP_S):
             continue
         say(service)
-        # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
-        for order in ("-r", "-k"):
-            machine.run(["s6-svc", order, f"{paths.services}/{service}"], deadline_s=_ASK_S)
-            if _signed(signs_with, service, kid, _RESTARTED_S):
-                break
-        else:
+        if not _restarted(machine, paths, service, kid, signs_with):
             raise _not_now(f"{service} has not taken up the new key.", done.text)
     _node_known(machine, paths)
     if there and (late := other_nodes.late(machine, there, since)):
         raise _not_now(
             f"Not every node has taken up the new key: {', '.join(late)}.", "They answer, but late."
         )
+
+
+def _restarted(machine: Machine, paths: Paths, service: str, kid: str, signs_with: Signer) -> bool:
+    """The daemon alone, which jobs outlive; whether it signs with the key then."""
+    # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
+    for order in ("-r", "-k"):
+        machine.run(["s6-svc", order, f"{paths.services}/{service}"], deadline_s=_ASK_S)
+        if _signed(signs_with, service, kid, _RESTARTED_S):
+            return True
+    return False
+
+
+def slurmd_takes_up(machine: Machine, paths: Paths) -> bool:
+    """Whether slurmd signs with the key that lies there now, once it alone was restarted."""
+    _, keys = _load(paths.key, os.lstat(paths.key))
+    return _restarted(
+        machine, paths, "slurmd", keys.current.kid, lambda service: _signs_with(paths, service)
+    )
 
 
 def _own_node(paths: Paths) -> str:

@@ -8,10 +8,12 @@ import sys
 from collections import Counter
 from typing import Any
 
+from dshpc_setup.container import observe_daemons
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import parse_gres
+from dshpc_setup.slurm.paths import Paths
 from dshpc_setup.usage import ledger, live
 
 SCHEMA = "dshpc.node-metrics/1"
@@ -30,6 +32,7 @@ _SCHEDULER = {
     ("Backfilling stats", "Total backfilled jobs"): "slurm_backfilled_jobs",
     ("", "Server thread count"): "slurm_server_thread_cnt",
     ("", "Agent queue size"): "slurm_agent_queue_size",
+    ("", "DBD Agent queue size"): "slurm_slurmdbd_queue_size",
     ("", "Jobs submitted"): "slurm_jobs_stats_submitted",
     ("", "Jobs started"): "slurm_jobs_stats_started",
     ("", "Jobs completed"): "slurm_jobs_stats_completed",
@@ -51,6 +54,7 @@ def tell(machine: Machine, folder: str = ledger.FOLDER) -> None:
         "methods": {job.id: job.method for job in running.jobs if job.id and job.method},
         "gpu_seconds": gpu_seconds(folder),
         "controller_up": slurm.ping(deadline_s=_ASK_S).ok,
+        "services": services(machine, slurm),
     }
     if told["controller_up"]:
         asked = slurm.run("squeue", "-h", "-a", "-r", "-t", "all", "-o", _QUEUE, deadline_s=_ASK_S)
@@ -62,6 +66,15 @@ def tell(machine: Machine, folder: str = ledger.FOLDER) -> None:
         asked = slurm.run("sdiag", deadline_s=_ASK_S)
         told["scheduler"] = scheduler(asked.stdout) if asked.ok else None
     sys.stdout.write(json.dumps(told) + "\n")
+
+
+def services(machine: Machine, slurm: Slurm) -> dict[str, bool]:
+    """What settings have asked for beside slurmctld and slurmd: whether each is up, and slurmdbd answers."""
+    found = observe_daemons.daemons(machine, Paths(), _ASK_S)
+    up = {each.name: each.up for each in found if each.name not in ("slurmctld", "slurmd")}
+    if up.get("slurmdbd"):
+        up["slurmdbd"] = slurm.database(deadline_s=_ASK_S).value is True
+    return up
 
 
 def gpu_seconds(folder: str) -> list[dict[str, Any]]:

@@ -129,6 +129,14 @@ def offers(paths: Paths) -> tuple[Offer, ...]:
     return tuple(found)
 
 
+def other_work(paths: Paths) -> dict[str, bool]:
+    """The nodes whose work folder is another one, and whether workspaces are carried there."""
+    try:
+        return {each.node: each.carries for each in offers(paths) if each.own_work}
+    except FileNotFoundError:  # a cluster of one node
+        return {}
+
+
 def table(offered: Sequence[Offer]) -> str:
     """Names and types as templates/gpu_names.lua.j2 has them: of a type as many as one node has."""
     most: dict[str, int] = {}
@@ -152,10 +160,16 @@ def table(offered: Sequence[Offer]) -> str:
         *rows,
         "}, without_work = {",
         *without,
-        "} }",
+        "}, work = " + _escaped(next((each.carried_work for each in offered if each.carries), "")),
+        "}",
         "",
     )
     return "\n".join(tables)
+
+
+def _escaped(text: str) -> str:
+    """A Lua string of any text: a path may hold anything."""
+    return '"' + "".join(f"\\{byte:03d}" for byte in os.fsencode(text)) + '"'
 
 
 def _listed(kinds: Sequence[str]) -> str:

@@ -21,7 +21,9 @@ from dshpc_setup.container import (
     check,
     hardware,
     key_set,
+    nodes,
     observe_daemons,
+    other_users,
     programs,
     task_prolog,
     worker,
@@ -31,7 +33,14 @@ from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.observed import idle
-from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram, WorkFolder
+from dshpc_setup.observed.model import (
+    Disk,
+    Inside,
+    KeyFile,
+    NamedProgram,
+    OtherUser,
+    WorkFolder,
+)
 from dshpc_setup.settings import Settings, of_container
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
@@ -62,11 +71,13 @@ def observe(
         "name": lambda say: say(_name(machine, left_s)),
         "controller": lambda say: say(_controller(machine, env, left_s)),
         "work": lambda say: say(work_folder(env.get(WORK))),
+        "other_work": lambda say: say({"other_work": nodes.other_work(paths)}),
         "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, paths, left_s)}),
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said
     found.update(_configuration(paths), zombies=zombies(machine), **processes(machine))
+    found.update(other_users=_other_users(paths))
     found.update(packages(machine), idle_gpus=idle.of_kept(live.read(None)))
     devices: dict[str, bool] = {}
     for end in machine.apart(questions, deadline_s=deadline_s).values():
@@ -80,6 +91,13 @@ def observe(
 def to_json(inside: Inside) -> dict[str, Any]:
     """The fields of observed.Inside."""
     return asdict(inside)
+
+
+def _other_users(paths: Paths) -> tuple[OtherUser, ...]:
+    try:
+        return other_users.on_other_machines(paths)
+    except DshpcError:  # the list of users is damaged: the start says so
+        return ()
 
 
 # The container

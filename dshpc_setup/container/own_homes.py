@@ -8,6 +8,7 @@ itself keeps all of it.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -83,13 +84,16 @@ def kept_of(paths: Paths, user: User) -> Kept | None:
     try:
         with os.scandir(paths.homes) as found:
             mine = sorted(
-                each.name for each in found if each.stat(follow_symlinks=False).st_uid == user.uid
+                each.name
+                for each in found
+                if each.is_dir(follow_symlinks=False)
+                and each.stat(follow_symlinks=False).st_uid == user.uid
             )
     except FileNotFoundError:
         return None
     for name in mine:
-        files, size = _counted(f"{paths.homes}/{name}")
-        if files:
+        if os.listdir(f"{paths.homes}/{name}"):
+            files, size = _counted(f"{paths.homes}/{name}")
             return Kept(user.uid, user.name, f"{HOMES}/{name}", files, size)
     return None
 
@@ -124,15 +128,16 @@ def _copied(paths: Paths) -> set[int]:
 
 
 def _counted(top: str) -> tuple[int, int]:
-    """Files below a folder and their bytes; no link is followed."""
+    """Files below a folder, links included, and their bytes; no link is followed."""
     files = size = 0
-    for _, _, names, at in os.fwalk(top, follow_symlinks=False):
-        for name in names:
-            files += 1
+    for _, folders, names, at in os.fwalk(top, follow_symlinks=False):
+        for name in (*names, *folders):
             try:
-                size += os.stat(name, dir_fd=at, follow_symlinks=False).st_size
+                found = os.stat(name, dir_fd=at, follow_symlinks=False)
             except OSError:
                 continue
+            if not stat.S_ISDIR(found.st_mode):
+                files, size = files + 1, size + found.st_size
         if files > _MOST:
             break
     return files, size

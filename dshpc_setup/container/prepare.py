@@ -87,6 +87,10 @@ def _prepare_worker(run: Run) -> None:
     if is_joined:
         worker.await_key(run)
         users.restore(run.paths)
+        if work := run.settings.place.carried_work:
+            from dshpc_setup.container import carried
+
+            carried.prepare(run.paths, work, run.settings.node)
     else:
         worker.await_cluster(run)
     with run.status.step("key"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.container import (
@@ -67,7 +68,7 @@ def _say(text: str) -> None:
     print(status_module.printable(text), flush=True)
 
 
-def _ready(paths: Paths) -> Mapping[str, object]:
+def _ready(paths: Paths) -> Mapping[str, Any]:
     """The status of a cluster that runs."""
     found = status_module.read(paths) if os.path.exists(paths.status) else None
     phase = str(found["phase"]) if found else "starting"
@@ -91,7 +92,7 @@ def _ready(paths: Paths) -> Mapping[str, object]:
     )
 
 
-def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
+def _reconfigure(run: Run, before: Mapping[str, Any]) -> None:
     paths, status = run.paths, run.status
     state_volume.ensure_room(paths)
     old_texts = _texts_in_force(paths)
@@ -107,7 +108,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     if not run.is_worker:
         _restart_watchers(run)
     same = partitions.same(old_texts, candidate.texts)
-    counted = run.is_worker or accounting.is_on(run) == bool(before.get("accounting"))
+    counted = run.is_worker or accounting.is_as_wanted(run, before.get("accounting"))
     if same and counted and not seen.changes and _took_over(paths, _daemons(run)):
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):
@@ -116,6 +117,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
             status.say("Nothing has changed: what is in force is what the machine and config/ say.")
             return
     status.values.update(node=node, gres=check.gres_of(candidate, node))
+    _say_begun(run, before)
     _count(run, before, candidate)
     old_folder = os.path.realpath(paths.etc_slurm)
     with status.step("swap"):
@@ -223,6 +225,13 @@ def _checked(run: Run, seen: Seen, old_texts: Mapping[str, str]) -> Candidate:
         if error is not None:
             raise error
     return chosen
+
+
+def _say_begun(run: Run, before: Mapping[str, Any]) -> None:
+    """Until this has ended nobody knows what is in force: where it is killed, the next run does not take its
+    settings for those that the container has."""
+    read = {**before["config_sha256"], settings_module.LIVE_FILE: ""}
+    run.status.write({**before, "config_sha256": read})
 
 
 def _say_refused(run: Run, before: Mapping[str, object], error: DshpcError) -> None:

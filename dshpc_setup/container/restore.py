@@ -202,7 +202,7 @@ def _fits(manifest: Manifest, settings: Settings, here: str) -> None:
 def _broken(why: str) -> DshpcError:
     """`why` without its capital letter and its full stop: "it is cut off"."""
     return DshpcError(
-        "The file is no whole backup of a cluster; nothing was changed.",
+        "The file is no whole backup of a cluster.",
         f"{why[:1].upper()}{why[1:]}.",
         ("Use another backup: dshpc backup makes them.",),
     )

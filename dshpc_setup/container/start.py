@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 
@@ -12,6 +13,7 @@ from dshpc_setup.container import (
     config,
     drift,
     jobs,
+    joining,
     outcome,
     rest,
     saved_state,
@@ -67,11 +69,15 @@ def _start(run: Run) -> None:
         run.restored = state_volume.holds_state(paths, candidate)
     own_gres = "gres.conf" in candidate.customized or bool(status.values["kept_last_good"])
     up.tell_jobs(run, candidate, seen, paths.ask, own_gres=own_gres)
-    up.bring_up(run, candidate, node)
-    try:
-        proof = prove(run, candidate, node, fresh=True)
-    except DshpcError as error:
-        raise up.why_ended(run, candidate, node) or error from None
+    is_joined = run.settings.place.is_joined
+    with joining.explained() if is_joined else contextlib.nullcontext():
+        up.bring_up(run, candidate, node)
+        if is_joined:
+            joining.refuse_former_key(run.machine, paths, node)
+        try:
+            proof = prove(run, candidate, node, fresh=True)
+        except DshpcError as error:
+            raise up.why_ended(run, candidate, node) or error from None
     changes = drift.with_done(
         seen.changes,
         (before, candidate.texts),
@@ -86,9 +92,10 @@ def _start(run: Run) -> None:
     accounting.registered(run)
     if not run.is_worker:
         rest.start(run)
-    if run.settings.place.is_joined:
+    if is_joined:
         from dshpc_setup.container import far
 
+        joining.settle(paths)
         far.tell_controller(run)
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -128,13 +128,15 @@ class Status:
         self.values.update(phase="failed", ready=False, failure=as_failure(error))
         self.write()
 
-    def write(self) -> None:
+    def write(self, values: Mapping[str, Any] | None = None) -> None:
+        """`values` in the place of its own."""
+        told = self.values if values is None else values
         os.makedirs(self._paths.run, exist_ok=True)
-        text = json.dumps(self.values, indent=1, ensure_ascii=False)
+        text = json.dumps(told, indent=1, ensure_ascii=False)
         # No sync: /run does not outlive a power cut anyway
         replace_text(self._paths.status, f"{text}\n", sync=False)
         # For the health check, which is a shell script
-        phase = f"{self.values['phase']}\n{self.values['container_began']}\n"
+        phase = f"{told['phase']}\n{told['container_began']}\n"
         replace_text(f"{self._paths.run}/phase", phase, sync=False)
 
 

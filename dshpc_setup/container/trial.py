@@ -12,7 +12,7 @@ from dshpc_setup.container import config, network
 from dshpc_setup.container.complaints import explain
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.files.storage import read_text, replace_bytes, replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.no_answer import no_answer
 from dshpc_setup.slurm import slurm_conf
@@ -22,6 +22,7 @@ from dshpc_setup.slurm.paths import ASK, Paths
 _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0
 _LOG = "log"
+_KEY_BYTES = 32  # of HS256
 # It would register beside the running one, with its spare port; and without slurmdbd Slurm refuses the rest
 _WITH_ACCOUNTING = ("AccountingStorageType", "AccountingStorageTRES", "AccountingStorageEnforce")
 
@@ -108,11 +109,16 @@ def came_up(
     """
     ports = (network.spare_port(), network.spare_port())
     moved = asking(_moved(texts["slurm.conf"], ports, folder))
+    key = None if os.path.lexists(paths.rest_key) else f"{folder}/state/jwt.key"
+    if key is not None:  # the start that is tried makes it, where `rest` was switched on just now
+        moved = moved.replace(f"jwt_key={Paths().rest_key}", f"jwt_key={key}")
     config.write_set(folder, {**texts, "slurm.conf": moved}, paths.key)
     os.makedirs(f"{folder}/state")
     os.chmod(folder, 0o755)
     found = os.stat(paths.key)
     os.chown(f"{folder}/state", found.st_uid, found.st_gid)
+    if key is not None:
+        replace_bytes(key, os.urandom(_KEY_BYTES), 0o600, (found.st_uid, found.st_gid), sync=False)
     lay(f"{folder}/state", (found.st_uid, found.st_gid))
     log = f"{folder}/{_LOG}"
     pid = machine.start_daemon(["slurmctld", "-D", "-f", f"{folder}/slurm.conf"], log=log)

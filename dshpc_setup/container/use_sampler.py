@@ -6,6 +6,7 @@ GPU's driver is asked in a process of its own, with a deadline: one that hangs c
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 import sys
 import time
@@ -65,6 +66,8 @@ class Sampler:
     _watch: Watch | None = None
     _checked: set[tuple[int, int]] = field(default_factory=set)
     _unnamed: set[tuple[int, int]] = field(default_factory=set)  # to be asked after again
+    # What slurmctld said of jobs that have ended, until it is written down: it forgets them
+    _had: dict[Ended, tuple[HeldGpu, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._ended = EndedJobs(self.log, self.folder)
@@ -72,7 +75,8 @@ class Sampler:
     def begin(self) -> None:
         """What an earlier sampler has left."""
         ledger.make_folders(self.folder)
-        self.jobs = {job.key: job for job in live.load(self.folder)}
+        noted = runs.names(self.folder)  # of another one the end was written down already
+        self.jobs = {job.key: job for job in live.load(self.folder) if job.key in noted}
 
     def pass_once(self, clock: float, now: float) -> None:
         """What is due; `clock` only ever grows, `now` is seconds since 1970."""
@@ -94,10 +98,9 @@ class Sampler:
         self.places = replace(self.places)  # another node may have other GPUs by now
         noted = runs.names(self.folder)
         for key in noted - self.jobs.keys():
-            if (run := runs.read(*key, self.folder)) is not None:
+            run = runs.read(*key, self.folder)
+            if run is not None and run.began is not None:  # else Slurm's plugin found the disk full
                 self.jobs[key] = self._live(run)
-        for key in self.jobs.keys() - noted:
-            del self.jobs[key]
         self._ask_slurm(now)
         if not any(job.gpus for job in self.jobs.values()):
             self.close()
@@ -120,7 +123,9 @@ class Sampler:
         self._has_live = bool(self.jobs)
 
     def _live(self, run: Run) -> LiveJob:
-        return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), self._held(run))
+        """Of several nodes the note of a run does not say on which it is: its GPUs are told with that."""
+        held = () if allocated_gpus.has_several_nodes(self.places.nodes) else self._held(run)
+        return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), held)
 
     def _held(self, run: Run, node: str | None = None) -> tuple[HeldGpu, ...]:
         """Of a run on one node, by default this one."""
@@ -130,6 +135,11 @@ class Sampler:
             HeldGpu(gpu.index, gpu.uuid, gpu.type, places.node or self.node)
             for gpu in places.of_variables(seen)
         )
+
+    def _held_here(self, job: SlurmJob) -> tuple[HeldGpu, ...]:
+        """By the notes of its steps, of one on this node alone."""
+        run = runs.read(job.own, job.restarts, self.folder)
+        return () if run is None or self._is_elsewhere(job) else self._held(run)
 
     def _held_by(self, job: SlurmJob) -> tuple[HeldGpu, ...]:
         """On whichever nodes it runs."""
@@ -152,7 +162,8 @@ class Sampler:
             found = known.get(key)
             if found is not None:
                 new = job if job.id is not None else _named(job, found)
-                self.jobs[key] = replace(new, seen=now)
+                held = job.gpus if job.gpus or job.seen else self._held_here(found)
+                self.jobs[key] = replace(new, gpus=held, seen=now)
             elif now - max(job.seen or 0.0, job.began) > _LOST_S:
                 self._give_up(job, now)
         # Of what a batch script has, its step tells all; a step of salloc's may have less than the job
@@ -180,8 +191,10 @@ class Sampler:
         run = Run(job.own, job.restarts, job.uid, job.started or now, now, places, uuids)
         key = (run.own, run.run)
         if key not in self._unnamed:
-            runs.note_allocation(run, self.folder)
-        all_of_it = runs.read(*key, self.folder) or run
+            with contextlib.suppress(OSError):  # a full disk: it is known here as long as we run
+                runs.note_allocation(run, self.folder)
+        noted = runs.read(*key, self.folder)
+        all_of_it = noted if noted is not None and noted.began is not None else run
         gpus = gpus or self._held(all_of_it)
         before = self.jobs.get(key) or self._live(all_of_it)
         self.jobs[key] = replace(_named(before, job), gpus=gpus, seen=now)
@@ -203,7 +216,8 @@ class Sampler:
         measured = self._readings() if held and not self.gpus.simulated else {}
         taken = use_processes.by_job() if self.jobs else {}
         for key, job in self.jobs.items():
-            step = min(step_s, max(0.0, now - max(job.began, job.sampled or 0.0)))
+            since = now - max(job.began, job.sampled or 0.0)
+            step = step_s if since < 0 else min(step_s, since)  # the clock was set back
             gauges = dict(job.gauges)
             for gpu in job.gpus:
                 name = live.key_of(gpu)
@@ -275,10 +289,12 @@ class Sampler:
             }
             made = [job for job in made if job.key not in there]
         ledger.add(made, self.folder)
+        known = self._known_runs()
         for job in ended:
             if job not in late:
-                self._forget(job)
+                self._forget(job, known)
         self._ended.done(late)
+        self._had.clear()
         self._save_live(now)
 
     def _uses(
@@ -289,11 +305,17 @@ class Sampler:
         found: list[JobUse] = []
         for job in ended:
             mine = self._runs_of(job, known)
-            for at, run in enumerate(mine or [Run(job.own, 0)]):
+            for at, run in enumerate(
+                mine or [Run(job.own, max(self._watched(job.own), default=0))]
+            ):
                 is_last = at >= len(mine) - 1
                 held = (gone.get(job) or ()) if is_last else ()
                 found.append(self._use(job, run, logs.get(job.own), held, is_last=is_last))
         return found
+
+    def _watched(self, own: int) -> list[int]:
+        """Runs of a job of which something was measured, where no note of it could be written."""
+        return [run for each, run in self.jobs if each == own]
 
     def _known_runs(self) -> dict[int, list[int]]:
         known: dict[int, list[int]] = {}
@@ -306,21 +328,33 @@ class Sampler:
                 if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
 
     def _gone(self, ended: Sequence[Ended], now: float) -> dict[Ended, tuple[HeldGpu, ...] | None]:
-        """Of runs on other machines of whose GPUs neither sample nor step has told: what they had; None of
-        one to be asked after again, as slurmctld has not answered."""
+        """Of runs on other machines, on several nodes or beside a full disk, of whose GPUs neither sample nor
+        step has told: what they had; None of one to be asked after again, as slurmctld has not answered."""
         found: dict[Ended, tuple[HeldGpu, ...] | None] = {}
         known, does_answer = self._known_runs(), True
-        seen = {job.own for job in self.jobs.values() if job.gpus}
-        for job in ended if self.settings.listens else ():
-            if job.node is None or job.own in seen or now - (job.ended or 0.0) > _LATE_S:
-                continue
-            nodes = parse_tres(job.tres).get("node", 1)
-            if nodes == 1 and (
-                job.node == self.node or any(run.places for run in self._runs_of(job, known))
+        seen = {job.own for job in self.jobs.values() if job.gpus and job.id is not None}
+        has_others = self.settings.listens or self.settings.place.role != "alone"
+        for job in ended:
+            if (had := self._had.get(job)) is not None:
+                found[job] = had
+            if (
+                job in found
+                or job.node is None
+                or job.own in seen
+                or now - (job.ended or 0.0) > _LATE_S
             ):
+                continue
+            nodes, mine = parse_tres(job.tres).get("node", 1), self._runs_of(job, known)
+            is_noted = all(
+                run.began is not None for run in mine
+            )  # else the disk was full as it began
+            is_here = nodes == 1 and (job.node == self.node or any(run.places for run in mine))
+            if is_noted and (is_here or not has_others):
                 continue  # of several nodes a step's note does not say whose places they are
-            found[job] = self._held_there(job, nodes) if does_answer else None
-            does_answer = found[job] is not None
+            found[job] = held = self._held_there(job, nodes) if does_answer else None
+            does_answer = held is not None
+            if held is not None:
+                self._had[job] = held
         return found
 
     def _held_there(self, job: Ended, nodes: int) -> tuple[HeldGpu, ...] | None:
@@ -346,8 +380,7 @@ class Sampler:
         is_last: bool,
     ) -> JobUse:
         watched = self.jobs.get((run.own, run.run))
-        gpus = watched.gpus if watched is not None else ()
-        gpus = gpus or gone or self._held(run, job.node)
+        gpus = gone or (watched.gpus if watched is not None else ()) or self._held(run, job.node)
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)
@@ -382,13 +415,12 @@ class Sampler:
             )
         return found
 
-    def _forget(self, ended: Ended) -> None:
-        for own, run in runs.names(self.folder):
-            if own == ended.own:
-                found = runs.read(own, run, self.folder)
-                if found is None or (found.began or 0.0) <= (ended.ended or 0.0) + 1:
-                    runs.forget(own, run, self.folder)
-                    self.jobs.pop((own, run), None)
+    def _forget(self, ended: Ended, known: Mapping[int, list[int]]) -> None:
+        for count in known.get(ended.own, self._watched(ended.own)):
+            found = runs.read(ended.own, count, self.folder)
+            if found is None or (found.began or 0.0) <= (ended.ended or 0.0) + 1:
+                runs.forget(ended.own, count, self.folder)
+                self.jobs.pop((ended.own, count), None)
 
     def _give_up(self, job: LiveJob, now: float) -> None:
         """Of one whose end nobody has told: what is known of it, as far as it was seen."""

@@ -118,7 +118,7 @@ def say_what_it_has(run: Run, text: str, node: str) -> None:
 
 
 def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
-    """Where slurmctld knows the node with other hardware than it has, it registers anew.
+    """Where slurmctld knows the node with other hardware or another port than it has, it registers anew.
 
     slurmctld keeps what a node has registered with first, and takes one out that has less now. Raises
     DshpcError where jobs run here that would end by it (`fresh`: none can be left of before).
@@ -126,8 +126,12 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
     machine = run.machine
     entry = slurm_conf.node(candidate.texts["slurm.conf"], node)
     known = _known(machine, node)
-    if entry is None or known is None or is_same(known, entry.values):
+    if entry is None or known is None:
         return
+    wanted = {**entry.values, "port": str(run.settings.slurm_ports[1])}
+    if is_same(known, wanted):
+        return
+    what = "another port" if is_same(known, entry.values) else "other hardware"
     there = tuple(
         job.id
         for job in Slurm(machine)
@@ -138,11 +142,11 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
     )
     if there and not fresh:
         raise DshpcError(
-            f"Node {node} has other hardware now, and jobs run there: {', '.join(there)}.",
+            f"Node {node} has {what} now, and jobs run there: {', '.join(there)}.",
             "It must register anew, which would end them.",
             (Fix("Wait until they have ended, then run this again", "dshpc squeue"),),
         )
-    run.status.say(f"Node {node} has other hardware than before: it registers anew.")
+    run.status.say(f"Node {node} has {what} than before: it registers anew.")
     if there:
         jobs.tidy_queue(machine, node, fresh=True)
     slurm = Slurm(machine)
@@ -151,7 +155,7 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
     while not (done := slurm.delete_node(node, deadline_s=_ASK_S)).ok:
         if time.monotonic() >= until:
             raise DshpcError(
-                f"Node {node} has other hardware than before and cannot register anew.",
+                f"Node {node} has {what} than before and cannot register anew.",
                 done.text,
                 (Fix("See what runs there", f"dshpc squeue -w {node}", step="look"),),
             )
@@ -162,17 +166,32 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
 
 
 def _known(machine: Machine, node: str) -> str | None:
-    """The line of `scontrol -o show node`."""
-    asked = Slurm(machine).run("scontrol", "-o", "show", "node", node, deadline_s=_ASK_S)
-    return asked.stdout if asked.ok else None
+    """The line of `scontrol -o show node`; None of one that slurmctld does not know.
+
+    Of all nodes: a question that fails, as slurmd has just begun, would look as if there were none. Raises
+    DshpcError where slurmctld does not answer.
+    """
+    until = time.monotonic() + _GONE_S
+    while not (asked := Slurm(machine).run("scontrol", "-o", "show", "node", deadline_s=_ASK_S)).ok:
+        if time.monotonic() >= until:
+            raise DshpcError(
+                "The controller does not say which nodes it knows.",
+                asked.text,
+                (Fix("See what slurmd says", "dshpc logs", step="look"),),
+            )
+        time.sleep(_POLL_S)
+    lines = asked.stdout.splitlines()
+    return next((line for line in lines if line.startswith(f"NodeName={node} ")), None)
 
 
 def is_same(line: str, wanted: Mapping[str, str]) -> bool:
-    """Whether slurmctld's line of a node says what its NodeName line does."""
+    """Whether slurmctld's line of a node says what its NodeName line does. One whose port is that of all says
+    none."""
     told = dict(re.findall(r"(\w+)=(\S*)", line))
     features = {it for it in told.get("AvailableFeatures", "").split(",") if it != "(null)"}
     return (
-        told.get("CPUTot") == wanted.get("cpus")
+        told.get("Port", wanted.get("port")) == wanted.get("port", told.get("Port"))
+        and told.get("CPUTot") == wanted.get("cpus")
         and told.get("RealMemory") == wanted.get("realmemory")
         and slurm_nodes.same_gres(
             told.get("Gres", "").replace("(null)", ""), wanted.get("gres", "")

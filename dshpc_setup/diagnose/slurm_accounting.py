@@ -11,6 +11,7 @@ from dshpc_setup.diagnose.slurm_known import (
     before_ready,
     of_inside,
 )
+from dshpc_setup.diagnose.slurm_upkeep import release
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Daemon, Inside
 from dshpc_setup.slurm.paths import Paths
@@ -25,6 +26,8 @@ def _answers(known: CheckInput, inside: Inside) -> Verdict:
         return fine("The setting accounting is off.")
     if before_ready(known):
         return unknown("The start has not come so far.")
+    if (older := _older(known)) is not None:
+        return older
     stopped = [each for each in daemons if not each.up]
     if inside.accounting_up is None and not stopped:
         return unknown("The container was not asked about its accounting.")
@@ -36,6 +39,20 @@ def _answers(known: CheckInput, inside: Inside) -> Verdict:
         "sacct, sreport and sacctmgr fail, and who is new here can run nothing.",
         *map(_told, daemons),
         fix=(*orders, LOG),
+    )
+
+
+def _older(known: CheckInput) -> Verdict | None:
+    """Of a slurmdbd that does not understand slurmctld, for it is of a release before that one's."""
+    controller, database = (known.observed.daemon(name) for name in ("slurmctld", "slurmdbd"))
+    versions = [release(each.version) for each in (controller, database) if each is not None]
+    if not all(versions) or len(versions) < 2 or versions[1] >= versions[0]:
+        return None
+    return warning(
+        "slurmdbd is older than slurmctld, and Slurm allows only the reverse: jobs go on, and slurmctld "
+        "keeps what it owes until slurmdbd is of its release.",
+        *(f"{each.name}: {each.version}" for each in (controller, database) if each is not None),
+        fix=(Fix("Rebuild the image, with one version", "configure-environment"),),
     )
 
 

@@ -13,6 +13,7 @@ from dshpc_setup.diagnose.model import (
     Verdict,
     fault,
     fine,
+    note,
     unknown,
     warning,
 )
@@ -23,7 +24,8 @@ from dshpc_setup.diagnose.slurm_programs import PROGRAM_CHECKS
 from dshpc_setup.diagnose.slurm_queue import QUEUE_CHECKS
 from dshpc_setup.diagnose.slurm_upkeep import UPKEEP_CHECKS, release
 from dshpc_setup.errors import Fix, configure
-from dshpc_setup.observed.model import Inside, NodeSeen
+from dshpc_setup.jobs import offer
+from dshpc_setup.observed.model import Inside, NodeSeen, OtherUser
 from dshpc_setup.terminal.sanitize import listed
 
 _CLOCKS_S = 5.0  # a token of Slurm's is good for 60 s, by the clock of who receives it
@@ -190,10 +192,19 @@ def _names(_: Inside, others: _Answers) -> Verdict:
     )
 
 
+def _noted(far: list[str]) -> Verdict:
+    return note("Not all nodes have the work folder.", *far) if far else fine()
+
+
 def _work(known: CheckInput) -> Verdict:
     here = known.observed.work
+    inside = known.observed.inside
+    far = [
+        offer.other_work(node, carries=carries)
+        for node, carries in (inside.other_work if inside is not None else {}).items()
+    ]
     if not known.observed.others:
-        return fine()
+        return _noted(far)
     if here is None:
         return unknown("The work folder could not be looked at on this machine.")
     bad = []
@@ -203,7 +214,7 @@ def _work(known: CheckInput) -> Verdict:
             how = "it has no such folder" if there.inode is None else "there it is another folder"
             bad.append((each.name, f"{each.name}: {how}"))
     if not bad:
-        return fine()
+        return _noted(far)
     return fault(
         f"{listed(tuple(name for name, _ in bad))} has not the work folder of this machine: a job there does "
         "not find its files, and what it writes is not seen elsewhere.",
@@ -211,6 +222,37 @@ def _work(known: CheckInput) -> Verdict:
         fix=(Fix("Mount the same folder there under the same path, then start the node anew",
                  f"dshpc node resume {quote(bad[0][0])}"),),
     )  # fmt: skip
+
+
+def _users(known: CheckInput) -> Verdict:
+    inside = known.observed.inside
+    found = inside.other_users if inside is not None else ()
+    if not found:
+        return fine()
+    names = tuple(dict.fromkeys(each.name for each in found))
+    return warning(
+        f"{listed(names[:_MOST_NAMED])} of this cluster is somebody else on another machine of it. Files "
+        "belong to numbers: what a job writes there is another user's, who can read and change it, and the "
+        "job can do that with the other's files.",
+        *map(_other, found[:_MOST_NAMED]),
+        fix=(
+            Fix("Give the name the same number on both machines, as root on that machine",
+                "usermod -u NUMBER NAME"),
+            Fix("Then let that machine join again, which tells its users anew", "dshpc node token --once",
+                step="after"),
+            Fix("Until then, keep the user's jobs off that node",
+                f"dshpc srun --exclude={quote(found[0].node)} COMMAND", step="alternative"),
+        ),
+    )  # fmt: skip
+
+
+def _other(each: OtherUser) -> str:
+    told = [f"{each.node}: {each.name} has the number {each.uid} in the cluster"]
+    if each.number is not None:
+        told.append(f"{each.name} there has {each.number}")
+    if each.other is not None:
+        told.append(f"{each.uid} there is {each.other}")
+    return "; ".join(told)
 
 
 def _each(known: CheckInput) -> Verdict:
@@ -258,4 +300,6 @@ ACROSS_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-066", "slurm", "The other nodes are well", "Another node has a fault of its own",
           _each, needs=_NEEDS,
           because=(DOWN, ANSWER, *ACROSS)),
+    Check("DSH-SL-068", "slurm", "Users are the same on all machines",
+          "A user is somebody else on another machine", _users, needs=_NEEDS),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -54,6 +54,8 @@ def _drained(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
         return fine(*map(described, found))
     node = bad[0]
     evidence = tuple(map(described, bad))
+    if any(each.has_former_key for each in bad):
+        return _with_former_key(bad)
     reason = node.reason or "none was given"
     if node.by_a_person:
         return warning(
@@ -72,6 +74,21 @@ def _drained(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
         *evidence,
         fix=(NODE, *resume(node)),
     )
+
+
+def _with_former_key(bad: Sequence[Node]) -> Verdict:
+    names = listed(tuple(each.name for each in bad if each.has_former_key))
+    return fault(
+        f"{names}, on another machine, has the key of before the last dshpc key rotate: neither it nor the "
+        "controller understands what the other sends. It takes jobs again once it has joined anew.",
+        *map(described, bad),
+        fix=(
+            Fix("Where dshpc node add has made it a node from here", "dshpc node add --again"),
+            Fix("Else make a token", "dshpc node token --once", step="alternative"),
+            Fix("And type on that machine, where its dshpc is",
+                "./configure-environment --yes --no-build --join TOKEN", step="after"),
+        ),
+    )  # fmt: skip
 
 
 def _drained_for(reason: str, cause: str, *fixes: Fix) -> Callable[[CheckInput], Verdict]:
@@ -187,6 +204,8 @@ def _down(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
             *map(described, bad),
             fix=tuple(Fix("Start it", f"dshpc node resume {quote(each.name)}") for each in stopped),
         )
+    if any(each.has_former_key for each in bad):
+        return _with_former_key(bad)
     if len(found) > 1 and node.silent:
         return fault(
             f"slurmd, Slurm's daemon on {node.name}, does not answer the controller. The other nodes "

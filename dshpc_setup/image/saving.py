@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,17 +81,17 @@ def _export(machine: Machine, project: Project, ref: str, tar: Path) -> None:
     if project.runtime().get("engine") == BUILTIN:
         _done(machine, ["docker", "image", "save", "--output", str(tar), "--", ref], ref)
         return
-    config = _config(machine, ref)
+    told = tar.with_name("image.json")
+    told.write_text(json.dumps(codec.to_json(_config(machine, ref), image_file.SCHEMA), indent=1))
+    told.chmod(0o644)
     name = _done(machine, DOCKER.create(ref), ref).strip()
     try:
+        # In the file system itself: an image that came as a file has one there, and Docker takes no tar with
+        # a name twice
+        _done(machine, DOCKER.put(name, str(told), f"/{image_file.FILE}"), ref)
         _done(machine, DOCKER.export(name, str(tar)), ref)
     finally:
         machine.run(DOCKER.remove(name), deadline_s=_SAVE_S)
-    text = json.dumps(codec.to_json(config, image_file.SCHEMA), indent=1).encode()
-    with tarfile.open(tar, "a") as archive:
-        member = tarfile.TarInfo(image_file.FILE)
-        member.size, member.mode = len(text), 0o644
-        archive.addfile(member, io.BytesIO(text))
 
 
 def _config(machine: Machine, ref: str) -> image_file.Described:

@@ -45,6 +45,12 @@ class Gpu:
         return f"GPU {self.index}" + (f" ({told})" if told else "")
 
 
+def texts(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Each one's text, with its node where they are on several: each has a GPU 0."""
+    several = len({gpu.node for gpu in gpus}) > 1
+    return tuple(f"{gpu.text} on {gpu.node}" if several and gpu.node else gpu.text for gpu in gpus)
+
+
 @dataclass(frozen=True)
 class Places:
     """`rows`: place in slurmd's list -> vendor, number among its vendor's, UUID."""

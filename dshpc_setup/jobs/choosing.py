@@ -51,7 +51,7 @@ def _on_several_nodes(machine: Machine, asked: Request, has: Offer, clock: Clock
     """Each target judged by its own node; raises DshpcError (usage) where there is no such node."""
     from dshpc_setup.jobs import node_choice
 
-    offers = node_choice.all_of(has)
+    offers = node_choice.all_of(has, asked=asked)
     jobs = []
     for node, words in zip(asked.target_nodes, asked.targets, strict=True):
         one = replace(asked, node=node, targets=(words,), target_nodes=())

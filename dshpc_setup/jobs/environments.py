@@ -19,7 +19,7 @@ from dshpc_setup.jobs import folder_lock, removal, safe_open, workspace
 
 TYPE_CHECKING = False  # imports are counted where a job is submitted, and where it starts
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from dshpc_setup.environment.declared_folder import Declared
@@ -51,18 +51,32 @@ def made(declared: Declared, incoming: Incoming, make: Maker | None = None) -> s
     final = f"{workspace.of_user(incoming.work, incoming.uid)}/{FOLDER}/{name}"
     if incoming.dry:
         return final
+    with kept(FOLDER, incoming, f"The environment {final} cannot be made", "environments") as at:
+        if not used(name, at):
+            clean(at, time.time() - UNUSED_S)
+            _make(declared, final, at, incoming, make)
+    return final
+
+
+@contextlib.contextmanager
+def kept(folder: str, incoming: Incoming, failed: str, kind: str) -> Iterator[int]:
+    """The user's folder for what is made once and used by many jobs, made and open; what fails there is
+    told as `failed`."""
     try:
         with incoming.user_folder() as user:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(FOLDER, 0o700, dir_fd=user)
-            with safe_open.opened(FOLDER, user) as at:
-                safe_open.check_owner(os.fstat(at), incoming.uid, user, FOLDER)
-                if not used(name, at):
-                    clean(at, time.time() - UNUSED_S)
-                    _make(declared, final, at, incoming, make)
+                os.mkdir(folder, 0o700, dir_fd=user)
+            with safe_open.opened(folder, user) as at:
+                safe_open.check_owner(os.fstat(at), incoming.uid, user, folder)
+                yield at
     except OSError as error:
-        raise _not_made(final, incoming.work, error) from None
-    return final
+        from dshpc_setup.jobs.workspace_folders import room_for_writing
+
+        raise DshpcError(
+            f"{failed}: {error.strerror or error}.",
+            f"The {kind} of your jobs lie in the work folder, where they see them.",
+            (room_for_writing(error, incoming.work),),
+        ) from None
 
 
 def used(name: str, at: int) -> bool:
@@ -166,16 +180,6 @@ def activated(folder: str, argv: list[str]) -> list[str]:
     if not os.path.isdir(f"{folder}/etc/conda/activate.d"):
         return argv
     return ["/bin/bash", "-c", _ACTIVATE, "dshpc", *argv]
-
-
-def _not_made(final: str, work: str, error: OSError) -> DshpcError:
-    from dshpc_setup.jobs.workspace_folders import room_for_writing
-
-    return DshpcError(
-        f"The environment {final} cannot be made: {error.strerror or error}.",
-        "The environments of your jobs lie in the work folder, where they see them.",
-        (room_for_writing(error, work),),
-    )
 
 
 def say(text: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import command_words, safe_open, view
+from dshpc_setup.jobs.allocated_gpus import texts
 from dshpc_setup.jobs.command_words import parsed, put
 from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.reader import JobReader, unknown
@@ -131,7 +132,7 @@ class _Follower:
             return
         self._take_log(job)
         if job.state == "RUNNING":
-            gpus = "; ".join(gpu.text for gpu in self.look.places.of_job(job.held, job.nodes))
+            gpus = "; ".join(texts(self.look.places.of_job(job.held, job.nodes)))
             self._tell(f"job {job.id} is running{f' on {gpus}' if gpus else ''}")
         else:
             self._tell(f"job {job.id} is {job_states.words(job.state)}")
@@ -166,7 +167,7 @@ class _Follower:
         if self.log is None and len(found) == 1 and found[0].log:
             _Log(found[0].log, self.look.work, found[0].uid, None).pump()
         if len(found) == 1 and found[0].gpus and "running" not in self.told:
-            _say(f"job {self.id} ran on {'; '.join(gpu.text for gpu in found[0].gpus)}")
+            _say(f"job {self.id} ran on {'; '.join(texts(found[0].gpus))}")
         lost = self._taken_out(found)
         for one in view.together(found):
             self._say_end(one, alone=len(found) + lost == 1)

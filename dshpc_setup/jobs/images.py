@@ -54,15 +54,9 @@ def ready(named: str, incoming: Incoming) -> str:
     if incoming.dry and not os.path.isdir(top):
         _sought(named, path, incoming)
         return f"{top}/{'0' * 64}"
-    try:
-        with incoming.user_folder() as user:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(FOLDER, 0o700, dir_fd=user)
-            with safe_open.opened(FOLDER, user) as at:
-                safe_open.check_owner(os.fstat(at), incoming.uid, user, FOLDER)
-                return f"{top}/{_Cache(top, at, incoming).digest(named, path)}"
-    except OSError as error:
-        raise _not_made(top, incoming.work, error) from None
+    failed = f"The image cannot be unpacked in {top}"
+    with environments.kept(FOLDER, incoming, failed, "images") as at:
+        return f"{top}/{_Cache(top, at, incoming).digest(named, path)}"
 
 
 def argv(bundle: str, words: list[str], *, tasks: int) -> list[str]:
@@ -248,13 +242,3 @@ def _id(named: str, runtime: Mapping[str, Any]) -> str:
         f"The engine did not say whether it has the image {named}.", done.text.strip()[-400:],
         ("See whether it answers: dshpc status",), Exit.INCOMPLETE,
     )  # fmt: skip
-
-
-def _not_made(top: str, work: str, error: OSError) -> DshpcError:
-    from dshpc_setup.jobs.workspace_folders import room_for_writing
-
-    return DshpcError(
-        f"The image cannot be unpacked in {top}: {error.strerror or error}.",
-        "The images of your jobs lie in the work folder, where they see them.",
-        (room_for_writing(error, work),),
-    )

@@ -53,13 +53,52 @@ def main() -> int:
             f"{folder} is no workspace of this user's: was the job's own removed? ({error.strerror})"
         )
         return NOT_FOUND
+    is_carried = os.path.exists(f"{OWN}/carried/{os.environ.get('SLURM_JOB_ID')}")
+    if not is_carried and not _others_are_carried(at, os.environ):
+        return _run(at, folder)
+    from dshpc_setup.jobs import carried
+
+    name = carried.run_name(os.environ)
+    refused = carried.begin(at, name)
+    code = _run(at, folder, carried_as=name) if not refused else _refused(at, refused)
+    if not carried.end(at, name):
+        _say(
+            "not all that it wrote is back on the controller's machine: nobody there has fetched it"
+        )
+    return code
+
+
+def _others_are_carried(at: OwnWorkspace, environ: Mapping[str, str]) -> bool:
+    """Whether it has nodes that have not the work folder, beside this one."""
+    if environ.get("SLURM_JOB_NUM_NODES", "1") == "1":
+        return False
+    from dshpc_setup.slurm import slurm_conf
+
     try:
         with open(safe_open.file(REQUEST, at.own, os.getuid()), encoding="utf-8") as file:
+            carriers = frozenset(foreign.of_file(file).get("carriers") or ())
+    except (OSError, ValueError, TypeError, AttributeError):  # told once it is read to be run
+        return False
+    return not carriers.isdisjoint(slurm_conf.node_names(environ.get("SLURM_JOB_NODELIST", "")))
+
+
+def _refused(at: OwnWorkspace, why: str) -> int:
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    run = _Run(at, int(task) if task else None, [""])
+    return run.not_started(why, NOT_RUN, time.time())
+
+
+def _run(at: OwnWorkspace, folder: str, *, carried_as: str | None = None) -> int:
+    there = f"carried/{carried_as}.request"  # of a job that has nodes without the work folder, too
+    name = there if carried_as and os.path.exists(f"{OWN}/{there}") else REQUEST
+    try:
+        with open(safe_open.file(name, at.own, os.getuid()), encoding="utf-8") as file:
             request = foreign.of_file(file)
         task = _task(request, os.environ)
         own_workspace.keep_log_private(at)
         keep_before(at, task)
-        if os.environ.get("SLURM_RESTART_COUNT") and own_workspace.size(at, of_task(LOG, task)):
+        had_log = carried_as or own_workspace.size(at, of_task(LOG, task))
+        if os.environ.get("SLURM_RESTART_COUNT") and had_log:
             _say("the job starts again; what stands above is of the run before")
         variables = prepared(at, request, task)
         os.environ.update(variables)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix, usage_error
@@ -19,11 +20,25 @@ from dshpc_setup.jobs.targets import THIS_NODE
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
 
+if TYPE_CHECKING:
+    from dshpc_setup.jobs import luggage
+
 _ASK_S = 10.0
+_LESS = ("Take less along: submit in a folder with less in it, or give smaller inputs.",)
+_NOT_CARRIED = {
+    "environment": "Its workspace would be carried there, but not its environment, which lies in the work "
+    "folder. What all methods need can be put into the image: dshpc env add",
+    "image": "Its workspace would be carried there, but not its image, which lies in the work folder.",
+    "large": "It is too large to be carried there: {}.",
+    "unreadable": "What it takes along cannot be read: {}.",
+}
 
 
-def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
-    """The own node's first; one that cannot be read is left out."""
+def all_of(
+    own: Offer, folder: str = offer.NODES, *, asked: Request | None = None
+) -> tuple[Offer, ...]:
+    """The own node's first; one that cannot be read is left out. For a request that cannot be carried
+    nobody carries."""
     others = []
     try:
         names = sorted(os.listdir(folder))
@@ -37,9 +52,22 @@ def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
             continue
         if found.node != own.node:
             others.append(found)
+    if any(each.carries for each in others) and asked is not None and _not_carried(asked):
+        others = [replace(each, carried_work="") for each in others]
     count = 1 + len(others)
-    without = tuple(each.node for each in others if each.own_work)
-    return tuple(replace(each, nodes=count, without_work=without) for each in (own, *others))
+    without = tuple(each.node for each in others if each.is_apart)
+    carriers = tuple(each.node for each in others if each.carries)
+    return tuple(
+        replace(each, nodes=count, without_work=without, carriers=carriers)
+        for each in (own, *others)
+    )
+
+
+def _not_carried(asked: Request) -> luggage.Refused | None:
+    """Why its workspace cannot be carried to a node that has not the work folder."""
+    from dshpc_setup.jobs import luggage  # imports are counted
+
+    return luggage.refused(asked.to_json(), asked.incoming)
 
 
 def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
@@ -47,7 +75,7 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     the work folder could take it: workspace and log of a job lie in there."""
     own = offers[0]
     named = (asked.node, *asked.target_nodes)
-    _refuse_without_work(each for each in offers if each.node in named)
+    _refuse_without_work((each for each in offers if each.node in named), asked)
     if asked.target_nodes:
         asked = replace(asked, node=asked.target_nodes[0])
     if len(offers) == 1 or asked.node == THIS_NODE:
@@ -62,9 +90,9 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
             "Name one of these: dshpc node list",
         )
     all_able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
-    able = [each for each in all_able if not each.own_work]
+    able = [each for each in all_able if not each.is_apart]
     if not able:
-        _refuse_without_work(all_able)
+        _refuse_without_work(all_able, asked)
         return max(offers, key=lambda each: len(each.gpus))
     if (asked.resources.nodes or 1) > 1:
         able = _alike(asked, able)
@@ -76,15 +104,20 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     return max(able, key=lambda each: _free(asked, each, availability.on(machine, jobs, each)))
 
 
-def _refuse_without_work(offers: Iterable[Offer]) -> None:
-    """Raises DshpcError for the first that has another work folder than the cluster's."""
-    node = next((each.node for each in offers if each.own_work), None)
+def _refuse_without_work(offers: Iterable[Offer], asked: Request) -> None:
+    """Raises DshpcError for the first that has another work folder than the cluster's, and to which this
+    job is not carried."""
+    node = next((each.node for each in offers if each.is_apart), None)
     if node is None:
         return
+    why = _not_carried(asked)
     raise DshpcError(
         f"Node {gpu_words.shown(node)} could take this job, but has not the work folder of the cluster.",
-        "A job's workspace, inputs and log lie in there, and the node has joined without it.",
+        _NOT_CARRIED[why.code].format(why.details)
+        if why
+        else "A job's workspace, inputs and log lie in there, and the node has joined without it.",
         (
+            *(_LESS if why and why.code == "large" else ()),
             "Share the work folder, and join again there: configure-environment --join TOKEN prints how.",
             Fix(
                 "What needs no files runs there all the same",
@@ -130,7 +163,7 @@ def _alike(asked: Request, able: Sequence[Offer]) -> list[Offer]:
 def free_now(machine: Machine, asked: Request, has: Offer) -> tuple[Offer, tuple[str, ...]]:
     """The offer to judge a request by, of a node that takes jobs if one can run it; and all nodes that have
     GPUs of the same kind, as many as it wants, free now."""
-    offers = [each for each in all_of(has) if not each.own_work]
+    offers = [each for each in all_of(has, asked=asked) if not each.is_apart]
     told = Slurm(machine).nodes(deadline_s=_ASK_S).value
     usable = {each.name for each in told or () if each.usable}
     there = [each for each in offers if told is None or each.node in usable]

@@ -58,15 +58,43 @@ class Offer:
     max_array: int = field(default_factory=_array_size)  # tasks of one array: MaxArraySize
     nodes: int = 1  # of the cluster, where this is one of several
     own_work: bool = False  # its work folder is not the one where jobs are submitted
-    without_work: tuple[str, ...] = ()  # all nodes of the cluster of which that is so
+    carried_work: str = (
+        ""  # of such a one: its folder to which workspaces are carried, and from there back
+    )
+    without_work: tuple[
+        str, ...
+    ] = ()  # all nodes of the cluster that have it not, and do not carry
+    carriers: tuple[str, ...] = ()  # all that carry
 
     @property
     def holder(self) -> str:
         """What has all that, in words."""
         return "this cluster" if self.nodes == 1 else f"node {self.node}"
 
+    @property
+    def carries(self) -> bool:
+        return self.own_work and bool(self.carried_work)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether a job's workspace gets there in no way."""
+        return self.own_work and not self.carries
+
     def to_json(self) -> dict[str, Any]:
         return codec.to_json(self, SCHEMA)
+
+
+def other_work(node: str, *, carries: bool) -> str:
+    """What is said of a node whose work folder is another one."""
+    if carries:
+        return (
+            f"{node} has another work folder: dshpc run, methods and workflows take their workspace there "
+            "and back; what sbatch and srun start there finds the files of that machine."
+        )
+    return (
+        f"{node} has another work folder: dshpc run, methods and workflows keep off it. Share the folder, "
+        "then join again there."
+    )
 
 
 def from_json(value: Any) -> Offer:

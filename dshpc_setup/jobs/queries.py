@@ -7,17 +7,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import allocated_gpus, clock, command_words, safe_open, table, view
+from dshpc_setup.jobs import allocated_gpus, clock, command_words, records, safe_open, table, view
 from dshpc_setup.jobs.command_words import Words, parsed, put
 from dshpc_setup.jobs.end_record import NOT_KNOWN
 from dshpc_setup.jobs.reader import JobReader, unknown
 from dshpc_setup.jobs.safe_open import NotTheirsError
 from dshpc_setup.jobs.view import View
+from dshpc_setup.jobs.workspace import CARRIED, of_task
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.client import Slurm
@@ -112,10 +113,13 @@ def _made(looked: JobReader, found: Sequence[View]) -> dict[str, Any]:
     if record is None:
         return {"request": None, "sbatch": None}
     sbatch = record.job.get("sbatch")
-    return {
+    made: dict[str, Any] = {
         "request": dict(record.request) or None,
         "sbatch": [str(word) for word in sbatch] if isinstance(sbatch, list) else None,
     }
+    if record.request.get("carriers"):
+        made["carried"] = records.read(record.place, of_task(CARRIED, found[0].task))
+    return made
 
 
 def lines(one: View, made: dict[str, Any]) -> list[str]:
@@ -130,7 +134,7 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         rows.append(("What to do", view.advice(one.out_of_memory)))
     if one.nodes and allocated_gpus.has_several_nodes():
         rows.append(("Node", ", ".join(map(job_states.shown, one.nodes))))
-    rows += [("GPU", job_states.shown(gpu.text, 200)) for gpu in one.gpus]
+    rows += [("GPU", job_states.shown(text, 200)) for text in allocated_gpus.texts(one.gpus)]
     seconds = one.seconds(time.time())
     rows += [
         ("Asked for", (one.asked_gres or "").replace("gres/", "") if not one.gpus else None),
@@ -144,9 +148,27 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         ("Ended by", one.signal),
         ("Largest process", None if one.max_rss_mib is None else f"{one.max_rss_mib} MiB"),
         *_used(one),
+        *_carried(one, made),
     ]
     said += [f"  {label + ':':17}{job_states.shown(text, 400)}" for label, text in rows if text]
     return said + lines_of_workspace(one, made)
+
+
+def _carried(one: View, made: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """What of it is back from nodes that have not the work folder; its user writes that file, too."""
+    nodes = (made.get("carried") or {}).get("nodes")
+    rows: list[tuple[str, str | None]] = []
+    for name, each in nodes.items() if isinstance(nodes, dict) else ():
+        if isinstance(each, dict) and name in one.nodes:
+            back, trouble = each.get("back"), each.get("trouble")
+            when = _at(back) if isinstance(back, int | float) and 0 < back < 1 << 32 else None
+            text = f"all is back from {name}"
+            if each.get("complete") is not True:
+                text = f"from {name}: {f'what was written until {when}' if when else 'nothing yet'}"
+                text += ", and the log" if not one.is_over else "; the rest is lost"
+                text += f" ({trouble})" if trouble and isinstance(trouble, str) else ""
+            rows.append(("Carried", text))
+    return rows
 
 
 def _used(one: View) -> list[tuple[str, str | None]]:

@@ -53,6 +53,7 @@ class Request:
     dry_run: bool = False
     fingerprint: str | None = None
     workflow: str | None = None  # name/step
+    carriers: tuple[str, ...] = ()  # nodes to which its workspace is carried, should it run there
     utc_offset_s: int = 0  # of the caller's clock: the container's own may be another
 
     def to_json(self) -> dict[str, Any]:

@@ -145,8 +145,8 @@ def _cwd(command: Sequence[str], incoming: Incoming) -> str | None:
         is_program = place == 0 and "/" not in word  # looked for in PATH, not here
         if not is_program and not os.path.isabs(word) and _is_file(word):
             raise usage_error(
-                f"The job cannot see {word}: {here} is not in the work folder.",
-                f"Jobs see the work folder {incoming.work} only.",
+                f"The job cannot see {word}: jobs do not see {here}.",
+                f"They see {', '.join((incoming.work, *incoming.also))}.",
                 f"Put what it needs into {incoming.work}, and submit it there.",
             )
     return None

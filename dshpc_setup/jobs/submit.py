@@ -32,7 +32,7 @@ from dshpc_setup.jobs import (
     workspace,
     workspace_folders,
 )
-from dshpc_setup.jobs.fit import Fit, Refusal, fit
+from dshpc_setup.jobs.fit import Refusal, fit
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
@@ -64,7 +64,8 @@ def _answered(rest: list[str], command: Callable[[Machine, Request, Offer], dict
         if rest:
             raise usage_error("dshpc-node job submit and check take no words.")
         machine, asked = LocalMachine(), _request(sys.stdin.read())
-        has = node_choice.chosen(machine, asked, node_choice.all_of(load_offer(offer.FILE)))
+        offers = node_choice.all_of(load_offer(offer.FILE), asked=asked)
+        has = node_choice.chosen(machine, asked, offers)
         said = command(machine, asked, has)
     except DshpcError as error:
         said = error.to_object()
@@ -128,7 +129,7 @@ def submit(
         for place, each in enumerate(jobs, 1):
             made.append(Workspace(asked.work, os.getuid(), workspace.new_name(asked.name)))
             is_last = place == len(jobs)
-            done.append(_submitted(machine, each.request, each.fit, made[-1], is_last=is_last))
+            done.append(_submitted(machine, each, made[-1], is_last=is_last))
             notes = answer.notes(each.fit, each.has, each.now, clock)
             done[-1]["notes"] += [*notes, *answer.place(each.request)]
             if no_wait and not asked.dry_run:
@@ -170,9 +171,11 @@ def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any], place: W
 
 
 def _submitted(
-    machine: Machine, asked: Request, found: Fit, place: Workspace, *, is_last: bool
+    machine: Machine, planned: choosing.Planned, place: Workspace, *, is_last: bool
 ) -> dict[str, Any]:
     """One job, with its workspace; with `dry_run` only what would be."""
+    found = planned.fit
+    asked = replace(planned.request, carriers=planned.has.carriers)
     argv = call.argv(asked, found, place.path)
     job_id: str | None = None
     notes: list[str] = []

@@ -10,6 +10,7 @@
             .job/job.json             the job's number, its sbatch call (dshpc.job/1)
             .job/params.json          PARAMS_FILE (of an array: params-<task>.json)
             .job/result.json          how it ended (dshpc.job-result/1; of an array: result-<task>.json)
+            .job/carried.json         what of it is back from nodes that have not the work folder
         .workflows/                   what each workflow of the user's has run last
 
 A workspace is 0700, or 0750 with the setting `workspace_access: group`; `.job` is always 0700.
@@ -32,6 +33,7 @@ JOBS = "jobs"
 OWN = ".job"
 REQUEST, JOB = "request.json", "job.json"
 PARAMS, RESULT, LOG = "params.json", "result.json", "output.log"
+CARRIED = "carried.json"
 JOB_SCHEMA, RESULT_SCHEMA = "dshpc.job/1", "dshpc.job-result/1"
 LAUNCHER = "/usr/local/lib/dshpc/job"  # what the batch script becomes
 ACCESS = "DSHPC_WORKSPACE_ACCESS"  # the setting, in the container's environment

@@ -16,6 +16,7 @@ from dshpc_setup.join import cluster_facts, messages, tokens
 from dshpc_setup.join.messages import (
     Answer,
     Code,
+    Done,
     Facts,
     Given,
     Probe,
@@ -73,7 +74,7 @@ class Desk:
             return self._reach(question, messages.of_mapping(Reach, question.value), seen)
         if question.ask == "take":
             return self._take(question, messages.of_mapping(Take, question.value), seen)
-        return self._done(question, seen)
+        return self._done(question, messages.of_mapping(Done, question.value), seen)
 
     def _refusal(self, question: Question, seen: str) -> Code | None:
         project, now = self.cluster.project, self.now()
@@ -176,12 +177,22 @@ class Desk:
         self.say(f"given the key: {question.node} from {seen}, token {question.id}")
         return Answer(asdict(Given(given.stdout)))
 
-    def _done(self, question: Question, seen: str) -> Answer:
+    def _done(self, question: Question, told: Done, seen: str) -> Answer:
+        token = tokens.known(self.cluster.project, question.id, question.secret)
+        if token is None or _user(question, seen) not in token.used_by:
+            return _refuse("malformed", "this machine has not been given the key for this token")
         containers.exec_in(
             self.machine,
             self.cluster.container,
             ["dshpc-node", "collect-offers"],
             deadline_s=cluster_facts.ASK_S,
+        )
+        containers.exec_in(
+            self.machine,
+            self.cluster.container,
+            ["dshpc-node", "keep-users", question.node],
+            deadline_s=cluster_facts.ASK_S,
+            stdin=told.users,
         )
         self.say(f"joined: {question.node} from {seen}, token {question.id}")
         return Answer({})

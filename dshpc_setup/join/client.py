@@ -21,7 +21,7 @@ from dshpc_setup.files.atomic import make_folder, write_atomic
 from dshpc_setup.join import cluster_facts, firewall, same_users, share, token
 from dshpc_setup.join.answering import accept_for
 from dshpc_setup.join.asking import Asking
-from dshpc_setup.join.messages import Facts, Given, Reach, Reached, Take
+from dshpc_setup.join.messages import Done, Facts, Given, Reach, Reached, Take
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
 from dshpc_setup.project.folder import JOINED, Project
@@ -29,12 +29,17 @@ from dshpc_setup.settings import BY_NAME, texts
 from dshpc_setup.terminal.sanitize import listed
 
 CLOCK_S = 5.0
+OWN_WORK = "work"  # in the folder that it joins from
 _REACH_S = 5.0
 _LISTEN_S = 20.0
 _TAKE_S = 60.0
 _PLAIN = (
     "Traffic between the machines is not encrypted: Debian's Slurm has no TLS. Whoever can listen on the "
     "network between them can read scripts, output and environments of jobs. What to do: docs/security.md."
+)
+_ENFORCED = (
+    "The cluster has the tier enforced: its container here gets SYS_ADMIN, so whoever is root on the "
+    "controller's machine is as good as root on this one: docs/security.md."
 )
 
 
@@ -59,6 +64,7 @@ class Join:
     work: str
     said: tuple[str, ...] = ()
     own_work: bool = False  # the work folder is not the controller's
+    carried_work: str = ""  # where the controller's workspaces are carried to then
     given: str = field(default="", repr=False)  # with the key, by `connect`
 
     @property
@@ -71,6 +77,7 @@ class Join:
                 for name in cluster_facts.SHARED
                 if name in facts.settings
             },
+            "prefix": facts.prefix,
             "slurm_ports": ",".join(map(str, facts.slurm_ports)),
             "srun_ports": "-".join(map(str, facts.srun_ports)),
             "listen": self.listen,
@@ -78,8 +85,20 @@ class Join:
         }
 
     @property
+    def one_user(self) -> bool:
+        return self.facts.slurm_uid == 0
+
+    def without_share(self) -> bool:
+        had, self.own_work = not self.own_work, True
+        if had and self.work == self.facts.work:
+            self.work = OWN_WORK
+        return had
+
+    @property
     def note(self) -> Mapping[str, Any]:
-        own = {"own_work": True} if self.own_work else {}
+        own: dict[str, Any] = {"own_work": True} if self.own_work else {}
+        if self.carried_work:
+            own["carried_work"] = self.carried_work
         return {"node": self.asking.node, "controller": self.facts.address, **own}
 
     def prepare(self) -> None:
@@ -90,13 +109,13 @@ class Join:
         for name, text in self.facts.environment.items():
             write_atomic(folder / name, text, owner=self.project.owner)
 
-    def connect(self, machine: Machine, container: str) -> None:
+    def connect(self, machine: Machine, container: str) -> bool:
         about = cluster_facts.about(machine, container)
         taken = self.asking.asked(Given, "take", asdict(Take(about.slurm, about.slurm_uid)))
         done = containers.exec_in(
             machine,
             container,
-            ["dshpc-node", "take-key"],
+            ["env", f"DSHPC_CONTROLLER={self.facts.address}", "dshpc-node", "take-key"],
             deadline_s=_TAKE_S,
             stdin=taken.given,
         )
@@ -107,12 +126,20 @@ class Join:
                 (Fix("Look at its log", "dshpc logs", step="look"),),
             )
         self.given = taken.given
-        if done.stdout.strip() == "changed":  # its daemons run with the key of an earlier join
-            containers.restart(machine, container)
+        # Of an earlier join the daemons run with another key, and could not be given this one as they run
+        if done.stdout.strip() != "changed":
+            return True
+        if (
+            self.project.read_note(JOINED).get("controller", self.facts.address)
+            != self.facts.address
+        ):
+            return False  # it would look for the controller where that was; it is about to be made anew
+        containers.restart(machine, container)
+        return True
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
         with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too
-            self.asking.ask("done")
+            self.asking.ask("done", asdict(Done(same_users.of_this_machine(machine))))
         return same_users.words(machine, self.given, self.asking.node)
 
 
@@ -131,16 +158,19 @@ def refuse_settings(flags: Mapping[str, str | None]) -> None:
 def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
     """All proofs; raises DshpcError, and nothing has been written then."""
     found = token.read(wanted.token)
-    node = wanted.node or node_name(machine.read("/proc/sys/kernel/hostname").text or "")
+    host = machine.read("/proc/sys/kernel/hostname").text or ""
+    node = wanted.node or str(project.read_note(JOINED).get("node") or node_name(host))
+    _refuse_name(node, "")
     asking = Asking(found, node)
     sent = time.time()
     facts = asking.asked(Facts, "facts")
     apart = facts.clock - (sent + time.time()) / 2
     _refuse_cluster(project, facts.prefix)
-    _refuse_name(node, facts)
+    _refuse_name(node, facts.prefix)
     _refuse_version(facts)
     _refuse_clock(apart)
-    shared = share.look(wanted.work or facts.work, facts.probe)
+    before = project.read_note(JOINED).get("carried_work")
+    shared = share.look(wanted.work or facts.work, facts.probe, facts.work, before)
     if shared.refused is not None:
         raise shared.refused
     address = _address(wanted.listen, facts)
@@ -151,10 +181,13 @@ def begin(machine: Machine, project: Project, wanted: Wanted) -> Join:
         f"The cluster {facts.prefix} at {facts.address} answers: Slurm {facts.slurm}, the clocks are "
         f"{abs(apart):.1f} s apart, and the machines reach each other's ports.",
         *shared.words(facts.address, address),
+        *((_ENFORCED,) if facts.settings.get("isolation") == "enforced" else ()),
         _PLAIN,
     )
-    work = wanted.work or (facts.work if shared.is_same else "")
-    return Join(project, asking, facts, wanted.listen or address, work, said, not shared.is_same)
+    carried = shared.carried_to
+    work = wanted.work or (facts.work if shared.is_same else carried)
+    listens = wanted.listen or address
+    return Join(project, asking, facts, listens, work, said, not shared.is_same, carried)
 
 
 def node_name(host: str) -> str:
@@ -163,12 +196,13 @@ def node_name(host: str) -> str:
     return name if name[:1].isalpha() else f"node-{name}".rstrip("-")
 
 
-def _refuse_name(node: str, facts: Facts) -> None:
+def _refuse_name(node: str, prefix: str) -> None:
+    """`prefix`: of the cluster; "" where it is not known yet."""
     try:
         texts.prefix(node)
-        if re.fullmatch(rf"{re.escape(facts.prefix)}-\d+", node):
+        if re.fullmatch(rf"{re.escape(prefix)}-\d+", node):
             raise ValueError("is what a node on the controller's own machine would be called")
-        if node == facts.prefix:
+        if node == prefix:
             raise ValueError("is the controller's node")
     except ValueError as error:
         raise usage_error(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.cluster import targets
+from dshpc_setup.cluster import own_process, targets
 from dshpc_setup.container import far
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.join import cluster_facts, service, tokens
@@ -30,6 +30,9 @@ def give(machine: Machine, project: Project, ttl: str, *, once: bool) -> Made:
     """Raises DshpcError where Slurm listens for no other machine, or the cluster does not run."""
     seconds = _seconds(ttl)
     project.need_own()
+    own_process.need_lasting(
+        "A process that machines join by is kept running from there.", "dshpc node token"
+    )
     cluster, settings = targets.target(project), project.settings(machine.env)
     cluster_facts.refuse_deaf(settings)
     container = targets.ours(machine, cluster)

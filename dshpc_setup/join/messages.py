@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import json
+import math
 import os
 import socket
 import time
@@ -15,10 +17,13 @@ from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.environment.declaration import FILES
 from dshpc_setup.environment.model import LOCK
+from dshpc_setup.settings import texts
 
 PROTOCOL = 1
 ENVIRONMENT_FILES = (*FILES, LOCK)  # those that make the image, of the folder `environment`
 MOST_BYTES = 4 << 20
+MOST_ASKED = 1 << 20  # who asks has shown nothing yet, and many may
+_MOST_ERROR = 4096  # errno(3)
 Ask = Literal["facts", "reach", "take", "done"]
 Code = Literal[
     "unknown", "expired", "revoked", "used",  # the token
@@ -36,6 +41,10 @@ class Question:
     secret: str
     node: str
     value: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a node of no name that a join gives one: it stands in files and commands."""
+        texts.prefix(self.node)
 
 
 @dataclass(frozen=True)
@@ -82,10 +91,19 @@ class Facts:
     probe: Probe | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what is no port, and for a file that the other side cannot have meant."""
+        """Raises ValueError for what the other side cannot have meant: an address stands in commands that are
+        to be typed here as root, and files are written."""
+        _need_address(self.address)
         for port in (*self.slurm_ports, *self.srun_ports):
-            if not 0 < port < 1 << 16:
-                raise ValueError(f"{port} is no port")
+            _need_port(port)
+        if self.srun_ports[0] > self.srun_ports[1]:
+            raise ValueError("the ports of srun end before they begin")
+        if not self.work.startswith("/") or not self.work.isprintable():
+            raise ValueError("the work folder is no absolute path")
+        if self.settings.get("prefix", self.prefix) != self.prefix:
+            raise ValueError("the cluster has two names")
+        if not math.isfinite(self.clock):
+            raise ValueError("the clock is none")
         for name in self.environment:
             if name not in ENVIRONMENT_FILES:
                 raise ValueError(f"{name!r} is no file of an environment")
@@ -99,6 +117,12 @@ class Reach:
     slurmd_port: int
     srun_port: int
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what is no place to listen at."""
+        _need_address(self.address)
+        _need_port(self.slurmd_port)
+        _need_port(self.srun_port)
+
 
 @dataclass(frozen=True)
 class Reached:
@@ -109,6 +133,14 @@ class Reached:
     srun: int | None
     seen: str  # the address that the question came from
     listens: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what is no error's number, and no port."""
+        for number in (self.slurmd, self.srun):
+            if number is not None and not 0 < number < _MOST_ERROR:
+                raise ValueError(f"{number} is no error's number")
+        if self.listens:
+            _need_port(self.listens)
 
 
 @dataclass(frozen=True)
@@ -126,6 +158,22 @@ class Given:
     given: str
 
 
+@dataclass(frozen=True)
+class Done:
+    """The users of the machine that has joined, as lines of a passwd file."""
+
+    users: str = ""
+
+
+def _need_address(text: str) -> None:
+    ipaddress.IPv4Address(text)
+
+
+def _need_port(number: int) -> None:
+    if not 0 < number < 1 << 16:
+        raise ValueError(f"{number} is no port")
+
+
 def to_line(value: Any, schema: str) -> bytes:
     return json.dumps(codec.to_json(value, schema)).encode() + b"\n"
 
@@ -140,7 +188,7 @@ def of_mapping(kind: type[_T], value: Mapping[str, Any] | None) -> _T:
     return codec.from_json(kind, value)
 
 
-def receive(stream: socket.socket, within_s: float) -> bytes:
+def receive(stream: socket.socket, within_s: float, most: int = MOST_BYTES) -> bytes:
     """One line, whole within that time however slowly it comes; raises OSError, and ValueError for what has
     no end within the limit."""
     found = bytearray()
@@ -154,7 +202,7 @@ def receive(stream: socket.socket, within_s: float) -> bytes:
         if not part:
             raise ValueError("the other side has ended before its line did")
         found += part
-        if len(found) > MOST_BYTES:
+        if len(found) > most:
             raise ValueError("a line is longer than any of ours")
     return bytes(found)
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dshpc_setup.container import accounts
-from dshpc_setup.container.accounts import User
+from dshpc_setup.container import accounts, other_users
 from dshpc_setup.container.joining import given_users
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -14,6 +11,7 @@ from dshpc_setup.terminal.sanitize import plain
 _ASK_S = 20.0
 _NOT_ALL = 2  # getent(1): one of the keys is in no database
 _MOST = 1000  # keys of one command line
+_FIRST_UID, _NOBODY = 1000, 65534  # below are those of the system (login.defs)
 
 
 def words(machine: Machine, given: str, host: str) -> tuple[str, ...]:
@@ -32,36 +30,19 @@ def words(machine: Machine, given: str, host: str) -> tuple[str, ...]:
                 f"says: {plain(asked.text)}. See docs/how-to/other-machines.md.",
             )
         lines += asked.stdout.splitlines()
-    return tuple(_words(user, *found, plain(host)) for user, found in conflicts(users, lines))
+    return tuple(map(other_users.words, other_users.conflicts(users, lines, host)))
 
 
-def conflicts(
-    users: Sequence[User], lines: Sequence[str]
-) -> list[tuple[User, tuple[int | None, str | None]]]:
-    """Users with another number that their name has here, and another name that their number has. Pure."""
-    fields = [line.split(":") for line in lines]
-    here = [(each[0], int(each[2])) for each in fields if len(each) > 2 and each[2].isdecimal()]
-    numbers, names = dict(reversed(here)), {uid: name for name, uid in reversed(here)}
-    found = []
-    for user in users:
-        number, name = numbers.get(user.name), names.get(user.uid)
-        other = (None if number == user.uid else number, None if name == user.name else name)
-        if other != (None, None):
-            found.append((user, other))
-    return found
-
-
-def _words(user: User, number: int | None, name: str | None, host: str) -> str:
-    of = plain(user.name)
-    told = f"User {of} has the number {user.uid} in the cluster, and on {host} "
-    if number is not None:
-        told += f"the number {number}"
-    if name is not None:
-        told += (" and " if number is not None else "") + f"{user.uid} is {plain(name)}"
-    because = f": what jobs of {of} write there belongs to {user.uid}"
-    if name is not None:
-        because += f", and they may read and change the files of {plain(name)}"
-    return (
-        f"{told}{because}. Give names the same numbers on both machines "
-        "(docs/how-to/other-machines.md#users)."
-    )
+def of_this_machine(machine: Machine) -> str:
+    """People who have accounts here, as far as they can be listed: lines of a passwd file, without what is in
+    the comment field, home and shell."""
+    kept, size = [], 0
+    for line in machine.run(["getent", "passwd"], deadline_s=_ASK_S).stdout.splitlines():
+        name, _, uid = (line.split(":") + ["", ""])[:3]
+        if not uid.isdecimal() or not (_FIRST_UID <= int(uid) != _NOBODY):
+            continue
+        size += len(name.encode()) + len(uid) + 4
+        if size > other_users.MOST_BYTES:
+            break
+        kept.append(f"{name}:x:{uid}")
+    return "\n".join(kept)

@@ -162,7 +162,7 @@ def _talk(
         with contextlib.suppress(OSError, ValueError):
             _wait_for_first_byte(stream)
             with context.wrap_socket(stream, server_side=True) as safe:
-                answer = desk.answer(messages.receive(safe, _TALK_S), seen)
+                answer = desk.answer(messages.receive(safe, _TALK_S, messages.MOST_ASKED), seen)
                 safe.settimeout(_TALK_S)
                 safe.sendall(answer)
     finally:

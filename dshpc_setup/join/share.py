@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.join.messages import Probe
 
 _MOST = 4096
@@ -21,21 +22,58 @@ class Shared:
     work: str
     is_same: bool
     refused: DshpcError | None = None
+    carried_to: str = ""  # where it is not the same, and a folder of that path can be had
 
     def words(self, controller: str, own: str) -> tuple[str, ...]:
         """What is said of it; `own` is this machine's address."""
         if self.is_same:
             return (f"The work folder {self.work} is the controller's.",)
         return (
-            f"The work folder is not shared: {self.work} of the controller's machine is not here. dshpc run, "
-            "methods and workflows therefore keep off this node. What srun and sbatch start here finds the "
-            "files of this machine: give sbatch --chdir=/tmp --output=/tmp/NAME, and fetch what it wrote.",
+            f"The work folder is not shared: {self.work} of the controller's machine is not here. "
+            f"{self._jobs()} What srun and sbatch start here finds the files of this machine: give sbatch "
+            "--chdir=/tmp --output=/tmp/NAME, and fetch what it wrote.",
             *_recipe(self.work, controller, own),
         )
 
+    def _jobs(self) -> str:
+        if self.carried_to:
+            return (
+                f"dshpc run, methods and workflows take their workspace to {self.work} of this machine and "
+                "back, 4 GiB at most; those with --env or --image keep off this node."
+            )
+        path = shlex.quote(self.work)
+        return (
+            "dshpc run, methods and workflows therefore keep off this node. To have their workspaces carried "
+            f"here and back, make an empty folder of that path and join again: sudo mkdir -p {path}"
+        )
 
-def look(work: str, probe: Probe | None) -> Shared:
-    """Found by the file that the controller's machine has left there for it."""
+
+def look(work: str, probe: Probe | None, controllers: str = "", before: object = None) -> Shared:
+    """Found by the file that the controller's machine has left there for it; `controllers` is the path of
+    its work folder, `before` the folder to which an earlier join has had workspaces carried."""
+    found = _look(work, probe)
+    if found.is_same or work != controllers or not (work == before or _can_be_had(work)):
+        return found
+    return replace(found, carried_to=work)
+
+
+def _can_be_had(work: str) -> bool:
+    """A folder of that path, of this machine's own: one to be made, or an empty one.
+
+    A controller could name any folder of this machine, and what is in it would be in the container.
+    """
+    if not os.path.isabs(work) or os.path.normpath(work) != work:
+        return False
+    if not os.path.lexists(work):
+        above = os.path.dirname(work)
+        return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK)
+    try:
+        return not os.path.islink(work) and not set(os.listdir(work)) - {JOBS}
+    except OSError:
+        return False
+
+
+def _look(work: str, probe: Probe | None) -> Shared:
     if probe is None or not _NAME.fullmatch(probe.name) or not _TEXT.fullmatch(probe.text):
         return Shared(work, False)
     try:

@@ -6,12 +6,18 @@ that can hang takes a deadline in seconds. Absence is an answer (a state), not a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # whose dataclasses take ten milliseconds, and who only asks a command needs none
     from dshpc_setup.facts import State
+
+
+def since_ms(started: float) -> float:
+    """Milliseconds since a time of `time.monotonic`."""
+    return round((time.monotonic() - started) * 1000, 1)
 
 
 @dataclass(frozen=True)

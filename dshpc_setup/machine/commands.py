@@ -19,12 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from dshpc_setup import signals
-from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine import CommandResult, since_ms
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import State
 
 _MOST_BYTES = 64 << 20  # of a stream; what prints more than that will not stop
+_MOST_SHOWN = 1 << 30  # where somebody takes the lines: a build prints many
+_MOST_LINE = 1 << 16
 _KEPT_BYTES = 4096  # of one that did not
 _POLL_S = 0.002
 _POLL_MAX_S = 0.05
@@ -58,9 +60,9 @@ def run(
                     start_new_session=not _may_ask(command),
                 )
         except (FileNotFoundError, NotADirectoryError) as error:  # a file may stand on the PATH
-            return CommandResult(command, "absent", None, "", str(error), _since(started))
+            return CommandResult(command, "absent", None, "", str(error), since_ms(started))
         except OSError as error:
-            return CommandResult(command, "denied", None, "", str(error), _since(started))
+            return CommandResult(command, "denied", None, "", str(error), since_ms(started))
         except BaseException:  # Ctrl-C as it began
             if child is not None:
                 _kill(child)
@@ -78,9 +80,10 @@ def run(
         most = _KEPT_BYTES if state == "error" else _MOST_BYTES
         stdout, stderr = _text(out, most), _text(err, most)
         if state == "error":
-            stderr = f"it printed more than {_MOST_BYTES >> 20} MiB, and was ended\n{stderr}"
+            told = _MOST_BYTES if on_line is None else _MOST_SHOWN
+            stderr = f"it printed more than {told >> 20} MiB, and was ended\n{stderr}"
         code = child.returncode if state == "present" else None
-        return CommandResult(command, state, code, stdout, stderr, _since(started))
+        return CommandResult(command, state, code, stdout, stderr, since_ms(started))
 
 
 def _scratch() -> IO[bytes]:
@@ -166,8 +169,7 @@ class _Lines:
         self._offset, self._rest = 0, b""
 
     def are_too_many(self) -> bool:
-        """Where somebody takes them, they may be as many as they like: a build's."""
-        return self._on_line is None and _size(self._stream) > _MOST_BYTES
+        return _size(self._stream) > (_MOST_BYTES if self._on_line is None else _MOST_SHOWN)
 
     def pump(self, last: bool = False) -> None:
         if self._on_line is None:
@@ -176,6 +178,8 @@ class _Lines:
         while block := os.pread(self._stream.fileno(), 1 << 20, self._offset):
             self._offset += len(block)
             *whole, self._rest = (self._rest + block).split(b"\n")
+            if len(self._rest) > _MOST_LINE:  # it would be read into memory without an end
+                whole, self._rest = [*whole, self._rest], b""
             for line in whole:
                 self._on_line(line.decode(errors="replace").rstrip("\r"))
             if not last:  # the deadline is looked at in between
@@ -200,7 +204,3 @@ def _text(stream: IO[bytes], most: int) -> str:
 
 def _size(stream: IO[bytes]) -> int:
     return os.fstat(stream.fileno()).st_size
-
-
-def _since(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 1)

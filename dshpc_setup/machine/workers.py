@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dshpc_setup.machine import Ended, Say
+from dshpc_setup.machine import Ended, Say, since_ms
 from dshpc_setup.machine.child import (
     HEADER,
     ITEM,
@@ -84,9 +84,9 @@ def in_place(
         try:
             question(_heard(items, on_item))
         except Exception as error:  # noqa: BLE001  (an error of ours is an answer like any other)
-            found[name] = Ended("error", tuple(items), in_words(error), _since(started))
+            found[name] = Ended("error", tuple(items), in_words(error), since_ms(started))
         else:
-            found[name] = Ended("present", tuple(items), None, _since(started))
+            found[name] = Ended("present", tuple(items), None, since_ms(started))
     return found
 
 
@@ -191,7 +191,7 @@ class _Child:
         self._finish()
 
     def _finish(self) -> None:
-        self.over, self._ms = True, _since(self._started)
+        self.over, self._ms = True, since_ms(self._started)
 
     def died(self) -> None:
         """Look whether it is dead though its pipe is open: a process of its own may hold that."""
@@ -219,7 +219,7 @@ class _Child:
         items = tuple(self._items)
         if not self.over:
             why = f"no answer within {deadline_s:g} s"
-            return Ended("timeout", items, why, _since(self._started))
+            return Ended("timeout", items, why, since_ms(self._started))
         if not self._told:
             return Ended("error", items, self._how_it_died(), self._ms)
         return Ended("error" if self._error else "present", items, self._error, self._ms)
@@ -331,7 +331,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _since(started: float) -> float:
-    return round((time.monotonic() - started) * 1000, 1)

@@ -243,6 +243,8 @@ def _slurm(told: Mapping[str, Any], cluster: str) -> Iterator[Metric]:
     for node in nodes:
         gone = {"DOWN", "NOT_RESPONDING", "UNKNOWN"} & set(map(str, node.get("states") or ()))
         daemons.add_metric(("slurmd", label(node.get("name"))), float(not gone))
+    for name, up in (told.get("services") or {}).items():
+        daemons.add_metric((label(name), cluster), float(bool(up)))
     yield daemons
     seconds = CounterMetricFamily("dshpc_gpu_seconds", "GPU seconds of jobs that have ended: held, and used.",
                                   labels=("user", "type", "how"))  # fmt: skip

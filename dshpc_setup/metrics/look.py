@@ -10,7 +10,7 @@ from typing import Any
 from dshpc_setup import checkup
 from dshpc_setup.cluster import gpu_nodes, gpus
 from dshpc_setup.cluster.gpus import GpusNow
-from dshpc_setup.cluster.targets import ours, target
+from dshpc_setup.cluster.targets import one_user, ours, target
 from dshpc_setup.diagnose import catalogue, diagnose, kernel_log
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
@@ -74,9 +74,20 @@ def _of_cluster(
         report = start_report.ask(machine, cluster.container)
     except DshpcError:
         return None, None, False
+    if asked is not None and (name := one_user(machine, found)) is not None:
+        asked = {key: _with_user(rows, name) for key, rows in asked.items()}
     drift = report.get("drift")
     up = report.get("ready") is True
     return asked, len(drift) if isinstance(drift, list) else None, up
+
+
+def _with_user(rows: object, name: str) -> object:
+    """The rows that name a user, with that name."""
+    if not isinstance(rows, list):
+        return rows
+    return [
+        {**row, "user": name} if isinstance(row, dict) and "user" in row else row for row in rows
+    ]
 
 
 def ask_node(machine: Machine, container: str) -> Mapping[str, Any] | None:

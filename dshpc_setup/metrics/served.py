@@ -9,10 +9,12 @@ import contextlib
 import hmac
 import ipaddress
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.machine import Machine
@@ -109,22 +111,27 @@ class Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self, where: tuple[str, int], kind: type[BaseHTTPRequestHandler]) -> None:
-        self._room = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
         if ":" in where[0]:
-            import socket
-
             self.address_family = socket.AF_INET6
         super().__init__(where, kind)
 
-    def process_request_thread(self, request: object, client_address: object) -> None:
-        """No more at once than there is room for: the others are let go."""
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)  # type: ignore[arg-type]
-            return
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """No more at once than there is room for: the oldest one goes. Who says nothing, or a letter now and
+        then, keeps nobody out."""
+        with self._lock:
+            self._open[request] = None
+            oldest = next(iter(self._open)) if len(self._open) > _MOST_AT_ONCE else None
+            if oldest is not None:
+                del self._open[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+            super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            with self._lock:
+                self._open.pop(request, None)
 
     def handle_error(self, *_: object) -> None:
         """A client that went away is no matter of ours."""

@@ -37,11 +37,15 @@ For the dshpc command on the host:
   join-about                    Print Slurm's version and its user, as JSON
   give-key                      Print what a machine that joins is given, as JSON: the key is in it
   take-key                      Take that, from stdin
+  keep-users NODE               Take who has accounts on a node's machine, from stdin
+  listen-anew                   Let slurmd listen where this machine has its address now
   collect-offers                Write down what nodes on other machines offer; print their names
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
   use [--live]                  Print what jobs have used, or those that run, as JSON
   metrics                       Print what slurmctld says of jobs and nodes, as JSON
   sample-use                    Watch the GPUs that jobs hold: the service `use`
+  carry                         Carry workspaces to nodes without the work folder: the service `carry`
+  carried begin|end JOB ...     Make or remove the place of a job's workspace: Slurm's prolog and epilog
   job VERB ...                  Answer `dshpc job`, `dshpc run`, `dshpc method run` and `dshpc workflow`"""
 
 

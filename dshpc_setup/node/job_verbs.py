@@ -101,6 +101,12 @@ def _workflow(rest: list[str]) -> int:
     return inside.main(rest)
 
 
+def _carry(rest: list[str]) -> int:
+    from dshpc_setup.jobs import carrying
+
+    return carrying.main(rest)
+
+
 def _ssh(rest: list[str]) -> int:
     from dshpc_setup.ssh import inside
 
@@ -119,4 +125,5 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "watch": _watch,
     "workflow": _workflow,
     "ssh": _ssh,
+    "carry": _carry,
 }

@@ -57,13 +57,13 @@ def sample_use(rest: list[str]) -> int:
 
     from dshpc_setup.container import use_service
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.settings import load
+    from dshpc_setup.settings import of_container
     from dshpc_setup.slurm.paths import Paths
 
     no_arguments(rest)
     machine = LocalMachine()
     gc.freeze()  # each sample is a fork: what is never looked at again stays shared
-    use_service.main(machine, Paths(), load(env=dict(os.environ)))
+    use_service.main(machine, Paths(), of_container(os.environ))
     return 0
 
 

@@ -96,7 +96,8 @@ _MODULES = {
     "lifecycle": "start wait status health reconfigure check rotate-key hold longest-wait",
     "looking": "observe detect doctor metrics use sample-use",
     "users": "add-user homes associate add-ground ssh-certify",
-    "other_machines": "forget-node join-about give-key take-key collect-offers",
+    "other_machines": "forget-node join-about give-key take-key keep-users listen-anew collect-offers "
+    "carry carried",
     "saved": "backup restore saved-state",
 }
 _OWN = {"job": _job, "help": _help}

@@ -42,12 +42,43 @@ def give_key(rest: list[str]) -> int:
 
 
 def take_key(rest: list[str]) -> int:
-    from dshpc_setup.container import joining
+    import os
+
+    from dshpc_setup import settings
+    from dshpc_setup.container import far, joining
     from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.machine.local import LocalMachine
 
     no_arguments(rest)
     changed = joining.take(own_paths(), slurm_user(), joining.read_stdin())
-    print("changed" if changed else "ok")
+    moved = far.lead_to_controller(own_paths(), settings.of_container(os.environ))
+    in_force = not (changed or moved) or joining.take_up(LocalMachine(), own_paths())
+    print("ok" if in_force else "changed")
+    return 0
+
+
+def keep_users(rest: list[str]) -> int:
+    import sys
+
+    from dshpc_setup.container import other_users
+
+    if len(rest) != 1:
+        raise wrong_usage(
+            "dshpc-node keep-users takes NODE, and lines of a passwd file from stdin."
+        )
+    other_users.keep(own_paths(), rest[0], sys.stdin.read(other_users.MOST_BYTES))
+    return 0
+
+
+def listen_anew(rest: list[str]) -> int:
+    import os
+
+    from dshpc_setup import settings
+    from dshpc_setup.container import far
+    from dshpc_setup.machine.local import LocalMachine
+
+    no_arguments(rest)
+    far.listen_anew(LocalMachine(), own_paths(), settings.of_container(os.environ))
     return 0
 
 
@@ -58,4 +89,29 @@ def collect_offers(rest: list[str]) -> int:
     no_arguments(rest)
     for name in far.collect(LocalMachine(), own_paths()):
         print(name)
+    return 0
+
+
+def carry(rest: list[str]) -> int:
+    from dshpc_setup.container import carriers
+    from dshpc_setup.machine.local import LocalMachine
+
+    no_arguments(rest)
+    carriers.tend(LocalMachine(), own_paths())
+    return 0
+
+
+def carried(rest: list[str]) -> int:
+    """For Slurm's prolog and epilog, which tell the numbers of the job and of its user."""
+    from dshpc_setup.container import carried
+
+    match rest:
+        case ["begin", job, uid, gid, folder] if uid.isdecimal() and gid.isdecimal():
+            carried.begin(own_paths(), job, int(uid), int(gid), folder)
+        case ["end", job, uid, folder] if uid.isdecimal():
+            carried.end(own_paths(), job, int(uid), folder)
+        case _:
+            raise wrong_usage(
+                "dshpc-node carried takes begin JOB UID GID FOLDER, or end JOB UID FOLDER."
+            )
     return 0

@@ -10,7 +10,7 @@ from dshpc_setup.node.arguments import no_arguments, own_paths, wrong_usage
 
 
 def add_user(rest: list[str]) -> int:
-    from dshpc_setup.container import accounts, users
+    from dshpc_setup.container import accounts, other_users, users
 
     if len(rest) not in (3, 4):
         raise wrong_usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
@@ -18,6 +18,11 @@ def add_user(rest: list[str]) -> int:
     account = users.add(own_paths(), user)
     if os.path.exists(own_paths().database_conf):  # as long as accounting is on
         associate([])  # where it is away, the service `associations` does it later
+    for other in other_users.on_other_machines(own_paths(), (user,)):
+        print(
+            f"{other_users.words(other)} Until then keep off it: --exclude={other.node}",
+            file=sys.stderr,
+        )
     if user.home and account.home != user.home:
         from dshpc_setup.container import own_homes
 

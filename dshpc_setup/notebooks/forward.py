@@ -10,14 +10,16 @@ import os
 import select
 import signal
 import socket
+import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 HOST = "127.0.0.1"
 _LOOK_S = 60.0  # whether it is still there, while nobody is connected
 _FAILED_LOOKS = 5
 _MOST_AT_ONCE = 200
 _SEND_S = 5.0
+_ESTABLISHED = "01"  # include/net/tcp_states.h
 
 
 def gone_page(title: str, command: str) -> bytes:
@@ -27,10 +29,53 @@ def gone_page(title: str, command: str) -> bytes:
         f"<p>There is no {title} in the cluster at the moment: its job has ended, or is restarting.</p>"
         f"<p>Start it: <code>{command}</code></p>"
     )
+    return _answer("503 Service Unavailable", page)
+
+
+def _answer(status: str, page: str) -> bytes:
     return (
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html; charset=utf-8\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{page}"
     ).encode()
+
+
+_NOT_YOURS = _answer(
+    "403 Forbidden",
+    "<!doctype html><html lang=en><meta charset=utf-8><title>Another user's</title>"
+    "<p>This port leads to another user's job. Start one of your own: <code>dshpc lab</code>, "
+    "<code>dshpc code</code></p>",
+)
+
+
+def user_of(listed: str, peer: tuple[str, int], port: int) -> int | None:
+    """Whose connection it is that leads from `peer` to that port of the loopback, by the kernel's list
+    (/proc/net/tcp); None for one that is not open any more."""
+    for line in listed.splitlines():
+        local, remote, state, *_, uid = line.split()[1:8]
+        if (
+            state == _ESTABLISHED
+            and local.endswith(_as_listed(peer))
+            and remote.endswith(_as_listed((HOST, port)))
+        ):
+            return int(uid)
+    return None
+
+
+def _connections() -> str:
+    """ "" where the kernel tells nobody (macOS)."""
+    text = ""
+    for name in (
+        "tcp",
+        "tcp6",
+    ):  # a socket of version 6 may connect to an address of version 4, too
+        with contextlib.suppress(OSError), open(f"/proc/net/{name}", encoding="ascii") as file:
+            text += file.read()
+    return text
+
+
+def _as_listed(address: tuple[str, int]) -> str:
+    (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
+    return f"{number:08X}:{address[1]:04X}"
 
 
 def listening(port: int = 0) -> socket.socket:
@@ -51,13 +96,19 @@ def listening(port: int = 0) -> socket.socket:
 
 
 class Forwarder:
-    """`joined`: the words of the program for the next connection; `gone`: the answer where that fails. It
-    serves until the other end has been gone for some minutes, or a signal ends it."""
+    """`joined`: the words of the program for the next connection; `gone`: the answer where that fails;
+    `users`: those whose programs may connect, beside root's. It serves until the other end has been gone for
+    some minutes, or a signal ends it."""
 
     def __init__(
-        self, listening: socket.socket, joined: Callable[[], Sequence[str]], gone: bytes
+        self,
+        listening: socket.socket,
+        joined: Callable[[], Sequence[str]],
+        gone: bytes,
+        users: Collection[int],
     ) -> None:
         self.listening, self.joined, self.gone = listening, joined, gone
+        self.port, self.users = listening.getsockname()[1], {0, *users}
         self.connections: dict[
             int, socket.socket | None
         ] = {}  # by process; None: one of our own looks
@@ -86,9 +137,13 @@ class Forwarder:
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # it has gone again
-            connection, _ = self.listening.accept()
+            connection, peer = self.listening.accept()
             connection.setblocking(True)
-            self._start(connection)
+            listed = _connections()
+            if not listed or user_of(listed, peer, self.port) in self.users:
+                self._start(connection)
+            else:  # who would have a program started in the cluster for each, and hold up others
+                self._tell(connection, _NOT_YOURS, 0)
 
     def _start(self, connection: socket.socket | None) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -130,13 +185,16 @@ class Forwarder:
                 failed  # a page that is open asks on and on: its connections do not count
             )
             return
-        with connection:
-            if failed:  # before a byte has come, as a rule; after that it is one more error
-                connection.settimeout(_SEND_S)
-                with contextlib.suppress(OSError):
-                    connection.sendall(self.gone)
-                    connection.shutdown(socket.SHUT_WR)
-                    connection.recv(1 << 16)
-            else:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+        if failed:  # before a byte has come, as a rule; after that it is one more error
+            self._tell(connection, self.gone, _SEND_S)
+        else:
+            with connection, contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def _tell(connection: socket.socket, text: bytes, wait_s: float) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(wait_s)
+            connection.sendall(text)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1 << 16)

@@ -165,6 +165,18 @@ class WorkFolder:
 
 
 @dataclass(frozen=True)
+class OtherUser:
+    """A user of the cluster who is somebody else on the machine of another node: `number` is what the name
+    has there, and `other` the name that the user's number has; None where that is no other."""
+
+    node: str
+    name: str
+    uid: int
+    number: int | None = None
+    other: str | None = None
+
+
+@dataclass(frozen=True)
 class Inside:
     """What the container says of itself: the answer of `dshpc-node observe`."""
 
@@ -205,7 +217,11 @@ class Inside:
     steps_without_process: tuple[str, ...] = ()  # steps of srun that it takes for running: "17_2.0"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
     accounting_up: bool | None = None  # slurmdbd and its database answer; None: off, or not asked
+    other_users: tuple[OtherUser, ...] = ()  # who are others on the machines of other nodes
     idle_gpus: tuple[IdleGpu, ...] = ()  # held for longer than idle_gpu without use
+    other_work: Mapping[str, bool] = field(
+        default_factory=dict
+    )  # node on another machine without the work folder -> whether workspaces are carried there
 
 
 @dataclass(frozen=True)

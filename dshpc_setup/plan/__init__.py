@@ -109,6 +109,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         srun_ports=settings.srun_ports if settings.listens else None,
         is_joined=settings.place.is_joined,
         own_work=settings.place.own_work,
+        carried_work=settings.place.carried_work,
     )
 
 

@@ -107,6 +107,7 @@ class ClusterPlan:
     srun_ports: tuple[int, int] | None = None  # None: other machines are none of the cluster's
     is_joined: bool = False  # a worker on another machine than the controller's
     own_work: bool = False  # whose work folder is not the controller's
+    carried_work: str = ""  # where workspaces are carried to therefore
 
     @property
     def has_other_nodes(self) -> bool:

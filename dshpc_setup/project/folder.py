@@ -45,6 +45,7 @@ REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
 JOINED = f"{OWN}/joined.json"  # of which cluster elsewhere this machine is a node
+ADDED = f"{OWN}/join/added.json"  # nodes on other machines that are reached by ssh from here
 SETTINGS = f"{OWN}/settings.json"  # those that the files were last made with: settings/applied.py
 MANIFEST = "config/manifest.json"
 LIVE = f"config/{settings_module.LIVE_FILE}"  # read anew while the container runs: variable -> text
@@ -58,6 +59,7 @@ _READ = (
     REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
     JOINED, f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages",
     f"{OWN}/packages.json", f"{OWN}/join", f"{OWN}/join/tokens.json", f"{OWN}/join/service.json",
+    ADDED,
 )  # fmt: skip
 
 
@@ -289,8 +291,13 @@ class Project:
         node, controller = note.get("node"), note.get("controller")
         if not isinstance(node, str) or not isinstance(controller, str):
             return found
+        carried = note.get("carried_work")
         place = settings_module.Place(
-            "worker", node, controller=controller, own_work=note.get("own_work") is True
+            "worker",
+            node,
+            controller=controller,
+            own_work=note.get("own_work") is True,
+            carried_work=carried if isinstance(carried, str) else "",
         )
         return replace(found, settings=found.settings.joined(place))
 

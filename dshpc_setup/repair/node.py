@@ -20,7 +20,13 @@ _BEFORE_RECONFIGURE = "dshpc:reconfigure"  # our own advice: no new jobs until t
 def taken_out(nodes: Sequence[Node]) -> tuple[NodeOutOfService, ...]:
     """Those that are drained or down."""
     return tuple(
-        NodeOutOfService(node.name, node.states, node.why, node.who or "", node.own_doing)
+        NodeOutOfService(
+            node.name,
+            node.states,
+            node.why,
+            node.who or "",
+            node.own_doing and not node.has_former_key,
+        )
         for node in nodes
         if {"DRAIN", "DRAINED", "DOWN"} & set(node.states)
     )

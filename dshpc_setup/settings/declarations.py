@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.settings import texts
+from dshpc_setup.settings import addresses, texts
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "Ports of slurmctld and slurmd, then of slurmdbd (6819), for accounting. Where containers have the "
         "machine's own network (the built-in engine, several nodes on Podman), those that are free are "
         "chosen, with one more for each further node.",
-        texts.ports,
+        addresses.ports,
         "N,N[,N]",
         in_container=True,
     ),
@@ -271,7 +271,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "off",
         "For a cluster of several machines: the IPv4 address of this one, or its network interface, at which "
         "Slurm listens for the others; off: at none.",
-        texts.listen,
+        addresses.listen,
         "ADDRESS|INTERFACE|off",
         in_container=True,
     ),
@@ -280,7 +280,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         (61001, 61999),
         "Ports at which srun listens for other machines, the first and the last (Slurm's SrunPortRange), "
         "where the setting listen names an address.",
-        texts.port_range,
+        addresses.port_range,
         "N-N",
         in_container=True,
     ),
@@ -307,7 +307,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "off",
         "Slurm's REST API (slurmrestd): off, on (a socket in the container), or an address of this machine "
         "too, such as 127.0.0.1:6820.",
-        texts.rest,
+        addresses.rest,
         "WHERE",
         in_container=True,
     ),
@@ -334,7 +334,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "metrics",
         "off",
         "Where metrics are served for Prometheus, such as 127.0.0.1:9410; off: nowhere.",
-        texts.listener,
+        addresses.listener,
         "ADDRESS:PORT|off",
     ),
     Declaration(
@@ -342,7 +342,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "off",
         "Where the dashboard is served while the cluster runs, such as 127.0.0.1:8410; off: only by "
         "dshpc dashboard.",
-        texts.own_listener,
+        addresses.own_listener,
         "ADDRESS:PORT|off",
     ),
     Declaration(

@@ -5,13 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings.declarations import DECLARATIONS, Declaration
 from dshpc_setup.settings.texts import REMOVED, BadItemError
 from dshpc_setup.settings.values import Place, Settings
 from dshpc_setup.settings.wrong import OWN_FILE, Source, WrongSetting, together
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Texts(TypedDict, total=False):
+    """Where settings come from, the first first; `yaml_text`: of dshpc.yaml, or of a file of another name."""
+
+    flags: Mapping[str, str | None] | None
+    env: Mapping[str, str] | None
+    remembered: Mapping[str, str] | None
+    yaml_text: str | None
+    yaml_name: str
 
 
 def of_container(env: Mapping[str, str]) -> Settings:
@@ -26,7 +39,8 @@ def of_container(env: Mapping[str, str]) -> Settings:
     is_worker = role == "worker"
     far = env.get("DSHPC_CONTROLLER", "") if is_worker else ""
     own_work = bool(far) and env.get("DSHPC_OWN_WORK") == "1"
-    place = Place("worker" if is_worker else "controller", node, count, far, own_work)
+    carried = env.get("DSHPC_CARRIED_WORK", "") if own_work else ""
+    place = Place("worker" if is_worker else "controller", node, count, far, own_work, carried)
     return replace(settings, place=place)
 
 
@@ -44,44 +58,28 @@ class Reading:
         return self.settings
 
 
-def load(
-    *,
-    flags: Mapping[str, str | None] | None = None,
-    env: Mapping[str, str] | None = None,
-    remembered: Mapping[str, str] | None = None,
-    yaml_text: str | None = None,
-    yaml_name: str = OWN_FILE,
-) -> Settings:
+def load(**texts: Unpack[Texts]) -> Settings:
     """The settings in force.
 
     Raises SettingsError (exit code 64) for a bad value, naming where it stands (file: line and column),
     and for all that is wrong at once.
     """
-    return read(
-        flags=flags, env=env, remembered=remembered, yaml_text=yaml_text, yaml_name=yaml_name
-    ).usable()
+    return read(**texts).usable()
 
 
-def read(
-    *,
-    flags: Mapping[str, str | None] | None = None,
-    env: Mapping[str, str] | None = None,
-    remembered: Mapping[str, str] | None = None,
-    yaml_text: str | None = None,
-    yaml_name: str = OWN_FILE,
-) -> Reading:
+def read(**given: Unpack[Texts]) -> Reading:
     """What can be used of the settings, and what is wrong with the others; it raises nothing.
 
     dshpc.yaml is read whole: what a flag or a variable outranks there has to be right, too.
     """
-    from_file, unread = _from_file(yaml_text, yaml_name)
+    from_file, unread = _from_file(given.get("yaml_text"), given.get("yaml_name", OWN_FILE))
     values: dict[str, Any] = {}
     sources: dict[str, Source] = {}
     texts: dict[str, str] = {}
     hidden: dict[str, tuple[Any, Source]] = {}
     wrong = list(unread)
     for item in DECLARATIONS:
-        layers = _layers(item, flags or {}, env or {}, remembered or {}, from_file)
+        layers = _layers(item, given, from_file)
         sources[item.name] = Source("default", "default")
         for nth, (text, source) in enumerate(layers):
             if nth and source.origin != "file":
@@ -217,18 +215,16 @@ def _from_file(
 
 
 def _layers(
-    item: Declaration,
-    flags: Mapping[str, str | None],
-    env: Mapping[str, str],
-    remembered: Mapping[str, str],
-    from_file: Mapping[str, tuple[str, Source]],
+    item: Declaration, given: Texts, from_file: Mapping[str, tuple[str, Source]]
 ) -> Iterator[tuple[str, Source]]:
     """Its texts, the one that counts first."""
-    flag = flags.get(item.name)
+    flag = (given.get("flags") or {}).get(item.name)
     if flag is not None:
         yield flag, Source("flag", item.flag)
+    env = given.get("env") or {}
     if item.env in env:
         yield env[item.env], Source("environment", item.env)
+    remembered = given.get("remembered") or {}
     if item.name in remembered:
         yield (
             remembered[item.name],

@@ -20,6 +20,7 @@ class Place:
     most_gpus: int = 0  # that a node of the cluster has: the defaults of jobs are the same on all
     controller: str = ""  # the address of its machine, of a worker on another one
     own_work: bool = False  # of such a one: its work folder is not the controller's
+    carried_work: str = ""  # of such a one: where workspaces of the controller's are carried to
 
     def to_env(self) -> dict[str, str]:
         """Variables that tell a container its place; none where it is alone."""
@@ -28,6 +29,8 @@ class Place:
         named = {"DSHPC_NODE": self.node} if self.node else {}
         far = {"DSHPC_CONTROLLER": self.controller} if self.controller else {}
         own = {"DSHPC_OWN_WORK": "1"} if self.own_work else {}
+        if self.carried_work:
+            own["DSHPC_CARRIED_WORK"] = self.carried_work
         most = {"DSHPC_MOST_GPUS": str(self.most_gpus)}
         return {"DSHPC_ROLE": self.role, **named, **most, **far, **own}
 

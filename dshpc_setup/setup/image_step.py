@@ -21,8 +21,10 @@ from dshpc_setup.setup.run import Run
 
 def base(run: Run, facts: HostFacts, settings: Settings, ideal: ClusterPlan) -> BaseImage | None:
     with run.steps.step("base") as say:
+        tag = stanza.image_tag(settings, ideal.gpu_type)
+        if run.engine == "docker" and facts.engine.state == "present":
+            run.has_image_of_file = _comes_as_file(run, tag)
         if run.makes_whole_image and not run.options.dry_run:
-            tag = stanza.image_tag(settings, ideal.gpu_type)
             say(_made_as_a_whole(run, facts, settings, tag, ideal.gpu_type))
             return find_image(run.machine, tag)
         if run.options.dry_run or not run.options.build:
@@ -37,6 +39,17 @@ def base(run: Run, facts: HostFacts, settings: Settings, ideal: ClusterPlan) -> 
         return base
 
 
+def _comes_as_file(run: Run, tag: str) -> bool:
+    """Whether Docker's image is that of a file, now or of an earlier run, and is not made here."""
+    if run.options.image_file is not None:
+        return True
+    if run.options.renew or run.options.replayed is not None:
+        return False
+    from dshpc_setup.image import docker_image
+
+    return docker_image.came(run.machine, run.project, tag)
+
+
 def _made_as_a_whole(
     run: Run, facts: HostFacts, settings: Settings, tag: str, gpu_type: str
 ) -> str:
@@ -49,9 +62,15 @@ def _made_as_a_whole(
         from dshpc_setup.image import podman_image
 
         load, keep = podman_image.load, podman_image.keep
+    if run.engine == "docker":
+        from dshpc_setup.image import docker_image
+
+        load = docker_image.load
     if (file := run.options.image_file) is not None:
         load(run.machine, tag, file, run.reporter)
         return f"{tag}, of {file}"
+    if run.engine == "docker":
+        return f"{tag}, as it came"
     if not run.options.build:
         return f"{tag} (--no-build)"
     from dshpc_setup.image import builtin_build

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from dshpc_setup.builtin import rights
 from dshpc_setup.cluster import verify
 from dshpc_setup.engine import containers
+from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
@@ -30,17 +32,59 @@ class Joining(Protocol):
         """What was found, a sentence each."""
         ...
 
+    @property
+    def one_user(self) -> bool:
+        """Whether the controller's container has one user, root, as whom all jobs of the cluster run."""
+        ...
+
+    def without_share(self) -> bool:
+        """The node keeps to a work folder of its own; whether it would have had the cluster's."""
+        ...
+
     def prepare(self) -> None:
         """The files that the image is made from."""
         ...
 
-    def connect(self, machine: Machine, container: str) -> None:
-        """The container is up and waits for the key: it is given it. Raises DshpcError."""
+    def connect(self, machine: Machine, container: str) -> bool:
+        """The container is up and waits for the key: it is given it. False of one of an earlier join that
+        could not take it as it is, and is to be made anew. Raises DshpcError."""
         ...
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
         """The node takes jobs; what users of it should know, a sentence each."""
         ...
+
+
+def fit_ids(machine: Machine, joining: Joining, kind: str) -> str | None:
+    """What follows from the users that a container of this user has here, as a sentence; None for root's.
+
+    Raises DshpcError where jobs of the cluster's users could not run in it.
+    """
+    user = rights.current_user()
+    found = rights.find(machine) if kind == BUILTIN else None
+    way = "root" if found is None else rights.need(found, user).way
+    if kind == PODMAN and machine.uid != 0:
+        way = "mapped"
+    if (way == "single") != joining.one_user:
+        raise DshpcError(
+            f"{user} cannot make this machine a node: jobs of the cluster's users cannot run here as them."
+            if way == "single"
+            else "This machine cannot be a node: all jobs of the cluster run as one user, root.",
+            "The user has no range of ids, so a container of the built-in engine has one user here, root."
+            if way == "single"
+            else "The controller's user has no range of ids. Here those jobs would be root's.",
+            rights.fixes(found, user)
+            if way == "single" and found is not None
+            else (
+                "Give the controller's user a range of ids (/etc/subuid), and set its cluster up anew.",
+            ),
+        )
+    if way != "mapped" or not joining.without_share():
+        return None
+    return (
+        f"The cluster's work folder is seen here, and not used: a container of {user}'s has ids of {user}'s "
+        "range for all other users, and their files are not theirs in it. Join as root to use it."
+    )
 
 
 def rejoined(machine: Machine, settings: Settings, joining: Joining) -> bool:
@@ -49,7 +93,8 @@ def rejoined(machine: Machine, settings: Settings, joining: Joining) -> bool:
     found = containers.inspect(machine, settings.container)
     if found is None or not found.running:
         return False
-    joining.connect(machine, settings.container)
+    if not joining.connect(machine, settings.container):
+        return False
     verify.wait_ready(machine, settings.container)
     return True
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from shlex import quote
 
 from dshpc_setup import engine_door
-from dshpc_setup.cluster import key, nodes, stopping, targets, worker_changes
+from dshpc_setup.cluster import added, key, nodes, stopping, targets, worker_changes
 from dshpc_setup.cluster.key import Rotated
 from dshpc_setup.cluster.nodes import NodeNow
 from dshpc_setup.cluster.stopping import MayStop
@@ -24,10 +25,15 @@ _SETTING = "nodes"
 
 
 def remove(
-    machine: Machine, project: Project, name: str, reporter: StepReporter, options: Options
+    machine: Machine,
+    project: Project,
+    name: str,
+    reporter: StepReporter,
+    options: Options,
+    reached: Collection[str] = (),
 ) -> Rotated | None:
     """The node is none of the cluster's any more, and has no key that would be worth something: of one that
-    is no container of this machine the key is changed, which is what comes back.
+    is no container of this machine the key is changed, which is what comes back. `reached`: as key.rotate's.
 
     Raises DshpcError, with all as it was, where there is no such node, where it is the controller's own,
     and where jobs run there and nobody agrees to end them.
@@ -51,7 +57,8 @@ def remove(
     found = nodes.look(machine, project).named(name)
     with project.lock():
         _of_elsewhere(machine, project, found, reporter, options.may_stop)
-    return None if found.container else key.rotate(machine, project, reporter)
+    added.forget(project, name)
+    return None if found.container else key.rotate(machine, project, reporter, reached)
 
 
 def _of_this_machine(

@@ -36,7 +36,7 @@ from dshpc_setup.setup import (
 from dshpc_setup.setup.describe import (
     describe_plans,
 )
-from dshpc_setup.setup.joining import refuse_keyless
+from dshpc_setup.setup.joining import fit_ids, refuse_keyless
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
 from dshpc_setup.setup.run import Options, Run
@@ -134,6 +134,7 @@ class Configure:
         if run.options.joining is None and not run.options.dry_run:
             refuse_keyless(run.machine, settings)
         if run.options.replayed is None:
+            shared_folders.need_followed(settings, facts)
             settings = shared_folders.with_homes(run.machine, run.project, settings, facts)
             settings = toolkits.with_toolkits(run.project, settings)
             if settings.toolkits:
@@ -193,6 +194,12 @@ class Configure:
         if chosen.note is not None:
             run.steps.note(chosen.note)
         run.through(chosen.kind)
+        if run.options.joining is not None:
+            told = fit_ids(run.machine, run.options.joining, chosen.kind)
+            if told is not None:
+                run.steps.note(told)
+                run.joins(run.options.joining)
+                settings = self._settings()
         kept = run.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN
         shares = chosen.kind == "builtin" or settings.listens  # the machine's own network
         shares = shares or (chosen.kind == "podman" and bool(settings.worker_numbers))

@@ -49,6 +49,7 @@ class Run:
     reporter: StepReporter
     engine: engine_choice.Kind = "docker"  # what starts the container
     is_written: bool = False
+    has_image_of_file: bool = False  # Docker's is not built here
     inputs: str = ""  # of what was rendered
     memory_mib: int | None = None  # of the node, in it
     replaced: list[str | None] = field(default_factory=list)  # ids of images no longer to be used
@@ -63,8 +64,12 @@ class Run:
         self.was_there = bool(self.project.manifest) if self.options.replayed is None else False
         self.flags = dict(self.options.flags)
         if self.options.joining is not None:
-            self.flags.update(self.options.joining.flags)
-            self.project.joining = self.options.joining.note
+            self.joins(self.options.joining)
+
+    def joins(self, joining: Joining) -> None:
+        """As it says now."""
+        self.flags.update(joining.flags)
+        self.project.joining = joining.note
 
     @property
     def report(self) -> Report:
@@ -72,8 +77,8 @@ class Run:
 
     @property
     def makes_whole_image(self) -> bool:
-        """Whether the image is made here as a whole: these engines have no base image."""
-        return self.engine != "docker"
+        """Whether the image is made, or came, as a whole: with no base image, and not by Docker's build."""
+        return self.engine != "docker" or self.has_image_of_file
 
     def through(self, kind: engine_choice.Kind) -> None:
         """From here on the machine is seen through that engine."""

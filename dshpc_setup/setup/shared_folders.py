@@ -11,8 +11,10 @@ from pathlib import Path
 
 from dshpc_setup.builtin_client import containers
 from dshpc_setup.engine import privilege
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.files import anchored
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import trust
 from dshpc_setup.project.folder import OWN, Project
@@ -105,13 +107,29 @@ def need_mounts(project: Path, settings: Settings) -> None:
         folder = folder_of(each)
         why = unfit(folder, project)
         if why is not None:
-            raise usage_error(
-                f"The folder {plain(folder)} cannot be mounted: {why}.",
-                f"It is of the setting mounts, of {settings.sources['mounts'].where}. Nothing was stopped "
-                "or changed.",
-                "Make it, or bring it back.",
-                "Or name other folders, none by an empty list: configure-environment --mounts LIST",
-            )
+            raise _unmounted(settings, folder, why, "Make it, or bring it back.")
+
+
+def need_followed(settings: Settings, facts: HostFacts) -> None:
+    """Raises DshpcError (usage) for a mount that the built-in engine would refuse at its start: for root it
+    follows no link of others, and those of who called sudo are such."""
+    for each in settings.mounts if facts.engine.kind == BUILTIN else ():
+        try:
+            os.close(anchored.open_file(Path(folder_of(each)), os.O_PATH | os.O_CLOEXEC))
+        except OSError as error:
+            why = error.strerror or str(error)
+            todo = "Name the folder that it leads to."
+            raise _unmounted(settings, folder_of(each), why, todo) from None
+
+
+def _unmounted(settings: Settings, folder: str, why: str, todo: str) -> DshpcError:
+    return usage_error(
+        f"The folder {plain(folder)} cannot be mounted: {why}.",
+        f"It is of the setting mounts, of {settings.sources['mounts'].where}. Nothing was stopped or "
+        "changed.",
+        todo,
+        "Or name other folders, none by an empty list: configure-environment --mounts LIST",
+    )
 
 
 def unfit(

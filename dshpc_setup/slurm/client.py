@@ -147,18 +147,20 @@ class Slurm:
         states: str | None = None,
         *,
         ids: Sequence[str] = (),
+        on: Sequence[str] = (),
         each_task: bool = False,
         everyone: bool = True,
         deadline_s: float,
     ) -> Answer[tuple[SlurmJob, ...]]:
         """What `columns` (squeue's own names: "JobID State") say of the jobs in these states.
 
-        `everyone`: in hidden partitions, too.
+        `on`: on these nodes. `everyone`: in hidden partitions, too.
         """
         from dshpc_setup.slurm import columns as reader
 
         argv = ("squeue", "-h", *(("-a",) if everyone else ()), *(("-r",) if each_task else ()))
         chosen = (("-t", states) if states else ()) + ((f"--jobs={','.join(ids)}",) if ids else ())
+        chosen += (f"--nodelist={','.join(on)}",) if on else ()
         asked = self.run(*argv, *chosen, "-O", reader.option(columns), deadline_s=deadline_s)
         return Answer(asked, reader.read(asked.stdout, columns) if asked.ok else None)
 
@@ -335,6 +337,12 @@ class Slurm:
     def resume(self, node: str, *, deadline_s: float) -> CommandResult:
         return self.run(*resume_argv(node), deadline_s=deadline_s)
 
+    def undrain(self, node: str, *, deadline_s: float) -> CommandResult:
+        """As `resume`, and one that is down stays so."""
+        return self.run(
+            "scontrol", "update", f"nodename={node}", "state=undrain", deadline_s=deadline_s
+        )
+
     def take_down(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
         """Its jobs are queued again, or end: slurmctld takes it for dead."""
         argv = ("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
@@ -349,11 +357,11 @@ class Slurm:
         """One that has registered itself."""
         return self.run("scontrol", "delete", f"nodename={node}", deadline_s=deadline_s)
 
-    def open_partitions(self, *, deadline_s: float) -> Answer[tuple[str, ...]]:
-        """The partitions in which jobs may begin."""
+    def partition_states(self, *, deadline_s: float) -> Answer[dict[str, str]]:
+        """Partition -> `UP`, in which jobs may begin, or another word."""
         asked = self.run("scontrol", "-o", "show", "partition", deadline_s=deadline_s)
         rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in asked.stdout.splitlines()]
-        found = tuple(row["PartitionName"] for row in rows if row.get("State") == "UP")
+        found = {row["PartitionName"]: row.get("State", "") for row in rows if row}
         return Answer(asked, found if asked.ok else None)
 
     def set_partition(self, name: str, state: str, *, deadline_s: float) -> CommandResult:

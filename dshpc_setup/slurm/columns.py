@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dshpc_setup.slurm.job_states import SlurmJob
-from dshpc_setup.slurm.slurm_conf import expand, items
+from dshpc_setup.slurm.slurm_conf import node_names
 
 _CUT, _CUT_OF_NAMES = "|", "\x1f"
 _WIDE = {
     "NodeList": 300, "BatchHost": 300, "Partition": 1000, "STDOUT": 4096, "WorkDir": 4096,
 }  # fmt: skip
-_MOST_NODES = 65536
 _FREE = frozenset(("Name", "STDOUT", "WorkDir"))
 
 
@@ -38,11 +37,6 @@ def _word(text: str) -> str:
     return text
 
 
-def _nodes(text: str) -> tuple[str, ...]:
-    """ "lab,lab-[2-3]": a list of Slurm's, as the nodes' names."""
-    return tuple(name for item in items(text) for name in expand(item, _MOST_NODES))
-
-
 _FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "JobID": ("own", _number),
     "JobArrayID": ("id", _word),
@@ -54,7 +48,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "Requeue": ("requeue", _flag),
     "RestartCnt": ("restarts", lambda text: _number(text or "0")),
     "EligibleTime": ("eligible", str),
-    "NodeList": ("nodes", _nodes),
+    "NodeList": ("nodes", node_names),
     "BatchHost": ("nodes", lambda text: tuple(filter(None, (text,)))),
     "Partition": ("partition", str),
     "UserID": ("uid", _number),

@@ -14,6 +14,8 @@ TAKEN_OUT = ("drained", "draining", "down")  # and to be resumed by a person
 _FLAGS = "*~#!%$@^-+"  # sinfo(1), NODE STATE CODES: what may stand behind a state
 _BAD = ("DRAIN", "DOWN", "INVALID_REG", "FAIL", "FUTURE", "INVAL")
 STOPPED = "dshpc:stopped"
+FORMER_KEY = "dshpc:former-key"
+"""The reason of a node on another machine that has not joined anew since the key was changed."""
 _SLURM = ("", "slurm", "Unknown")
 COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
 
@@ -117,6 +119,11 @@ class Node:
         return self.down and self.why == STOPPED
 
     @property
+    def has_former_key(self) -> bool:
+        """Whether the key was changed since it has joined (cluster/key.py)."""
+        return self.drained and self.why == FORMER_KEY
+
+    @property
     def own_doing(self) -> bool:
         """Whether Slurm took it out for what the start has put right, or this program did.
 
@@ -143,7 +150,7 @@ class Node:
     @property
     def over(self) -> bool:
         """Whether what Slurm or dshpc took it out for is over, and a resume alone is missing."""
-        holds = self.invalid or self.silent or self._by_daemon
+        holds = self.invalid or self.silent or self._by_daemon or self.has_former_key
         return self.who is not None and self.own_doing and not holds
 
     @property

@@ -181,6 +181,14 @@ def expand(item: str, most: int) -> list[str]:
     return found
 
 
+_MOST_NODES = 65536
+
+
+def node_names(text: str) -> tuple[str, ...]:
+    """ "lab,lab-[2-3]": a list of Slurm's, as the nodes' names."""
+    return tuple(name for item in items(text) for name in expand(item, _MOST_NODES))
+
+
 def wrong(data: bytes) -> str | None:
     """The first line of a configuration file that Slurm does not read: "line 3: ...".
 

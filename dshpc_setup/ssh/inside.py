@@ -18,7 +18,7 @@ from typing import Any
 from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
-from dshpc_setup.jobs import answer, offer, rights, sbatch, submit
+from dshpc_setup.jobs import answer, node_choice, offer, rights, sbatch, submit
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.stopping import interruptible
 from dshpc_setup.jobs.workspace import Workspace
@@ -187,7 +187,8 @@ class _Search:
             socket = f"{os.getcwd()}/{self.asked.name}.sock"
             argv = tuple(word.replace(place.SOCKET, socket) for word in request.argv)
             request = replace(request, argv=argv)
-        has = submit.load_offer(offer.FILE)
+        offers = node_choice.all_of(submit.load_offer(offer.FILE), asked=request)
+        has = node_choice.chosen(self.machine, request, offers)
         made = submit.submit(self.machine, request, has, self.places)
         self.mine, self.was_queued = str(made["job_id"]), True
         noted = {"job_id": self.mine, "token": self.asked.token}

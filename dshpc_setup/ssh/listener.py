@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 
@@ -125,9 +124,7 @@ class Listener:
         except OSError:  # it has gone again
             return
         with joined:
-            data = joined.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            _, uid, _ = struct.unpack("3i", data)
-            if uid not in (0, os.getuid()):
+            if place.peer(joined) not in (0, os.getuid()):
                 return
             try:
                 pid = os.posix_spawn(

@@ -19,6 +19,7 @@ import os
 
 TYPE_CHECKING = False  # each connection takes this
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
 
 _ROOTS_HOME = "/var/lib/dshpc/home/root"
@@ -40,21 +41,30 @@ def enter() -> None:
         import pwd
 
         home = pwd.getpwuid(os.getuid()).pw_dir
-    path = _in_home(home)
+    path = in_home(home, (read(_CLUSTER) or "").strip())
     try:
         os.chdir(path)
     except FileNotFoundError:
         os.makedirs(path, mode=0o700, exist_ok=True)
         os.chdir(path)
-    found = os.stat(".")
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not is_ours(os.stat(".")):
         raise PermissionError(1, "it is open to other users", path)
 
 
-def _in_home(home: str) -> str:
-    if home.startswith(_KEPT_HOMES):
-        return f"{home}/{_IN_HOME}"
-    return f"{home}/{_IN_HOME}-{(read(_CLUSTER) or '').strip()}"
+def is_ours(folder: os.stat_result) -> bool:
+    return folder.st_uid == os.geteuid() and not folder.st_mode & 0o077
+
+
+def peer(joined: socket.socket) -> int:
+    """The uid of who is at the other end, as this machine or container counts."""
+    import socket
+    import struct
+
+    return int(struct.unpack("3i", joined.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+
+
+def in_home(home: str, cluster: str) -> str:
+    return f"{home}/{_IN_HOME}" if home.startswith(_KEPT_HOMES) else f"{home}/{_IN_HOME}-{cluster}"
 
 
 def read(name: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import availability, choosing
+from dshpc_setup.jobs import availability, choosing, node_choice
 from dshpc_setup.jobs import request as requests
 from dshpc_setup.jobs.fit import Refusal, fit
 from dshpc_setup.jobs.gpu_words import Clock
@@ -49,16 +49,21 @@ def wanted(asked: WorkflowRequest) -> list[Wanted]:
 
 
 def check_fits(machine: Machine, jobs: Sequence[Wanted], has: Offer) -> None:
-    """Raises DshpcError where one of them can never run here."""
+    """Raises DshpcError where one of them can never run here: on no node of the cluster. `has`: the own
+    node's."""
     said: list[str] = []
-    now: availability.Availability | None = None
     for job in jobs:
         asked = job.request
-        found = fit(asked.resources, has, None, asked.partition)
+        try:
+            there = node_choice.chosen(machine, asked, node_choice.all_of(has, asked=asked))
+        except DshpcError as error:
+            said.append(f"{job.name}: {error.brief} {error.details}")
+            continue
+        found = fit(asked.resources, there, None, asked.partition)
         if isinstance(found, Refusal):
-            now = now or availability.ask(machine, has)
+            now = availability.ask(machine, there)
             clock = Clock(time.time(), asked.utc_offset_s)
-            found = fit(asked.resources, has, now, asked.partition, clock)
+            found = fit(asked.resources, there, now, asked.partition, clock)
         if isinstance(found, Refusal):
             said += [f"{job.name}: {why}" for why in found.whys]
     if said:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import submit
+from dshpc_setup.jobs import node_choice, submit
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.stopping import told_to_stop
 from dshpc_setup.machine import Machine
@@ -126,7 +126,9 @@ class Submission:
         )
         try:
             self._check_copied(job)
-            done = submit.submit(self.machine, request, self.has)
+            offers = node_choice.all_of(self.has, asked=request)
+            has = node_choice.chosen(self.machine, request, offers)
+            done = submit.submit(self.machine, request, has)
         except DshpcError as error:
             raise self._undone(job, state, error) from None
         if self.asked.dry_run and waits:

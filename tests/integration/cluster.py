@@ -191,6 +191,11 @@ class Cluster:
         words = dict(word.split("=", 1) for word in text.split() if "=" in word)
         return words["JobState"], words["Reason"]
 
+    def empty_queue(self) -> None:
+        """Of root's jobs; what ran has ended behind it."""
+        self.said("scancel", "--user=root")
+        wait_until(lambda: not self.said("squeue", "-h", "-a"), "the queue is empty")
+
     def remove(self) -> None:
         """Whatever of it is there, from a run that crashed too."""
         quietly = self.engine.run  # what may be missing; `assert_removed` looks at the result

@@ -37,12 +37,17 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
-        page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
-        line = f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID" > {file}'
+        # Then whether one may be opened that lies elsewhere
+        for name in ("Trust Folder", "Open"):
+            page.add_locator_handler(page.get_by_role("button", name=name, exact=True), accept)
+        # Typed in one line; what a terminal has is told by all that is in it
+        ran = "$(srun --overlap -n1 printenv SLURM_STEP_ID)"
+        line = f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID {ran} $(command -v cowsay)" > {file}'
         terminal(page, line, lambda: tells(file))
-        saved = Path(f"{file}-saved.txt")
-        terminal(page, f"code {saved}; echo > {file}-asked", Path(f"{file}-asked").exists)
-        edit(page, saved)
+        for saved in (f"{file}-saved.txt", f"~/{Path(file).name}-in-home.txt"):
+            asked = Path(f"{file}-asked-{Path(saved).name}")
+            terminal(page, f"code {saved}; echo > {asked}", asked.exists)
+            edit(page, Path(saved).name)
         url = page.url
         browser.close()
     # What a page makes itself (blob:) has no host
@@ -64,6 +69,9 @@ def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
         page.keyboard.press("Control+Shift+Backquote")
         waited(page, lambda: screen.count() > 0, 30)
     for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
+        page.locator(
+            ".part.statusbar"
+        ).hover()  # what a terminal shows at the pointer takes the click
         screen.click()
         page.keyboard.type(line, delay=20)
         page.keyboard.press("Enter")
@@ -74,7 +82,8 @@ def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
 
 def tells(file: str) -> bool:
     path = Path(file)
-    return path.exists() and re.fullmatch("[0-9]+ [0-9]+\n", path.read_text()) is not None
+    told = r"[0-9]+ [0-9]+ [0-9]+ \S+\n"
+    return path.exists() and re.fullmatch(told, path.read_text()) is not None
 
 
 def waited(page: Page, is_so: Callable[[], bool], seconds: int) -> bool:
@@ -85,14 +94,15 @@ def waited(page: Page, is_so: Callable[[], bool], seconds: int) -> bool:
     return False
 
 
-def edit(page: Page, file: Path) -> None:
+def edit(page: Page, name: str) -> None:
     """What is typed into the editor that is open now, saved."""
-    page.locator(f".tab[data-resource-name='{file.name}']").wait_for()
+    tab = page.locator(f".tab.active[data-resource-name='{name}']")
+    tab.wait_for()
     page.locator(".editor-instance .view-lines").first.click()
     page.keyboard.type(TEXT)
+    page.locator(f".tab.dirty[data-resource-name='{name}']").wait_for()
     page.keyboard.press("Control+s")
-    if not waited(page, lambda: file.exists() and file.read_text().strip() == TEXT, _LONGEST_S):
-        raise TimeoutError(file.name)
+    page.locator(f".tab.active:not(.dirty)[data-resource-name='{name}']").wait_for()
 
 
 if __name__ == "__main__":

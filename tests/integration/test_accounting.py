@@ -18,7 +18,7 @@ import pytest
 from dshpc_setup.plan.model import DATABASE_PORT
 from tests.integration.cluster import ROOT, Cluster, Standards, as_user, made, wait_until
 from tests.integration.engines import Engine
-from tests.integration.test_rest import as_described, free_port
+from tests.integration.test_rest import Api, as_described, free_port, token
 
 pytestmark = pytest.mark.engines("builtin", "docker")
 
@@ -33,9 +33,16 @@ def cluster(engine: Engine, standards: Standards) -> Iterator[Cluster]:
     standards(engine)  # whose image it has
     with made("accounting", engine=engine) as cluster:
         cluster.configure(*SIMULATED, "--rest", f"127.0.0.1:{free_port()}").good()
-        refused = cluster.dshpc("sacct")
-        assert refused.code != 0
-        assert "dshpc config set accounting on" in refused.stderr.splitlines()[-1]
+        # sshare ends well there, and shows nothing
+        for command, ends_well in (
+            ("sacct", False),
+            ("sacctmgr", False),
+            ("sreport", False),
+            ("sshare", True),
+        ):
+            refused = cluster.dshpc(command)
+            assert (refused.code == 0) is ends_well
+            assert "dshpc config set accounting on" in refused.stderr.splitlines()[-1]
         with switched_beside_a_job(cluster, "on"):
             waits = cluster.submit("-N1", "--gres=gpu:2", script="true")
         wait_until(lambda: waits in ended(cluster), "what was queued runs")
@@ -173,6 +180,9 @@ def test_gpu_seconds_are_those_of_a_ledger_though_the_database_is_killed(
     counted_all = sum(int(rows[job][0]) * gpus for job, gpus in kept.items())
     wait_until(lambda: used() >= before + sum(held.values()), "all are written down")
     assert abs(used() - before - counted_all) <= sum(kept.values())
+    listed = json.loads(cluster.dshpc("job", "list", "--all", "--json").good().stdout)["jobs"]
+    uses = {each["id"]: each["use"]["gpu_seconds"] for each in listed if each["id"] in kept}
+    assert {job: abs(uses[job] - held[job]) <= 1 for job in kept} == dict.fromkeys(kept, True)
 
 
 def test_a_client_of_the_rest_api_is_told_what_the_database_knows(cluster: Cluster) -> None:
@@ -187,6 +197,11 @@ def test_a_client_of_the_rest_api_is_told_what_the_database_knows(cluster: Clust
     assert gpus == [1]
     accounts = api.call(f"slurmdb_{version}_get_accounts")["accounts"]
     assert "root" in {each["name"] for each in accounts}
+    path = f"/slurmdb/{rest['version']}/jobs"
+    assert api.http("GET", path)[0] == 200
+    wrong = (token(cluster, 0, "--lifespan", "1s"), api.token[:-4] + "AAAA", "token")
+    clients = [Api(api.port, each) for each in wrong]
+    wait_until(lambda: {each.http("GET", path)[0] for each in clients} == {502}, "they are refused")
 
 
 def page_command(beginning: str) -> list[str]:

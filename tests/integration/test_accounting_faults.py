@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import random
 import re
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, Standards, as_root, made, run, wait_until
+from tests.integration.cluster import (
+    Cluster,
+    Standards,
+    Started,
+    as_root,
+    made,
+    run,
+    wait_until,
+)
 from tests.integration.engines import Engine
 from tests.integration.test_accounting import SIMULATED, ended, is_up, sacct
+from tests.integration.test_metrics import strict
 
 pytestmark = pytest.mark.engines("builtin", "docker")
 
@@ -139,6 +151,50 @@ def test_an_hour_that_is_over_is_added_up_and_a_clock_that_is_set_back_loses_not
     whole(cluster, *jobs)
 
 
+def test_a_switch_that_is_ended_anywhere_is_right_at_the_next(
+    cluster: Cluster, start_configure: Callable[..., Started], full: bool
+) -> None:
+    """By Ctrl-C, by kill -9, and by a kill of what it has begun in the container: jobs go on, and all that
+    was counted before stays."""
+    before = ended(cluster)
+    job = cluster.submit("--gres=gpu:1", script="until [ -e stay ]; do sleep 0.2; done; echo $$")
+    waits = cluster.submit("--hold", script="true")
+    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "it runs")
+    (began,) = re.findall(r"StartTime=\S+ ", cluster.said("scontrol", "show", "job", job))
+    switch, inside = (*SIMULATED, "--accounting"), ("-f", "dshpc-nod[e] reconfigure")
+    since = time.monotonic()
+    cluster.configure(*switch, "off").good()
+    takes_s = time.monotonic() - since
+    chance = random.Random(20)
+    for nth in range(30 if full else 6):
+        to, by = ("on", "off")[nth % 2], ("SIGINT", "SIGKILL", "inside")[nth % 3]
+        switching = start_configure(cluster, *switch, to)
+        time.sleep(chance.uniform(0.1, 1.1) * takes_s)
+        if by == "inside":
+            cluster.exec("pkill", "-9", *inside)
+        else:
+            switching.signal(signal.Signals[by])
+        switching.end()
+        # What the host's run has begun in the container may go on without it
+        wait_until(lambda: cluster.exec("pgrep", *inside).code == 1, "nothing changes", 120)
+        wait_until(lambda: cluster.exec("scontrol", "ping").code == 0, "slurmctld answers")
+        now = cluster.said("scontrol", "show", "job", job)
+        assert all(words in now for words in ("JobState=RUNNING", "Restarts=0", began)), now
+        if nth % 2 == 0 and chance.random() < 0.5:
+            continue  # the next one begins from where this one was ended
+        cluster.configure(*switch, to).good()
+        told = json.loads(cluster.dshpc("status", "--json").good().stdout)["accounting"]
+        assert told == ("up" if to == "on" else None)
+        assert (cluster.exec("pgrep", "-x", "mariadbd|slurmdbd").code == 0) == (to == "on")
+    cluster.configure(*switch, "on").good()
+    (cluster.work / "stay").touch()
+    cluster.said("scontrol", "release", waits)
+    whole(cluster, job, waits)
+    assert before.items() <= ended(cluster).items()
+    (row,) = sacct(cluster, "-j", job, "--format=Start")
+    assert began == f"StartTime={row[0]} "
+
+
 def test_a_name_writes_no_line_and_no_column(cluster: Cluster) -> None:
     """Neither as it is submitted nor as it is changed; and quotes end no question to the database."""
     control = "".join(map(chr, (*range(1, 32), 127, *range(0x80, 0xA0), 0x2028, 0x202E, 0x2066)))
@@ -155,13 +211,14 @@ def test_a_name_writes_no_line_and_no_column(cluster: Cluster) -> None:
 
 
 def test_several_nodes_are_counted_and_switched_beside_their_jobs(engine: Engine) -> None:
-    """Also the setting release_idle, whose service is started anew."""
+    """By the accounting, by `dshpc usage` and in the metrics. Also the setting release_idle, whose service is
+    started anew."""
     with made("nodes", engine=engine) as cluster:
-        nodes = ("--nodes", "h100:1,h100:1")
+        nodes = ("--nodes", "h100:1,h100:1,t4:1")
         cluster.configure(*nodes).good()
-        other = f"{cluster.prefix}-2"
+        names = [cluster.prefix, f"{cluster.prefix}-2", f"{cluster.prefix}-3"]
         job = cluster.submit(
-            "-w", other, "--gres=gpu:1", script="until [ -e go ]; do sleep 0.2; done"
+            "-w", names[1], "--gres=gpu:1", script="until [ -e go ]; do sleep 0.2; done"
         )
         wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "it runs")
         watcher = cluster.said("s6-svstat", "-o", "pid", f"{SERVICES}/use")
@@ -170,13 +227,49 @@ def test_several_nodes_are_counted_and_switched_beside_their_jobs(engine: Engine
         assert cluster.said("s6-svstat", "-o", "pid", f"{SERVICES}/use") != watcher
         settings = cluster.said("sh", "-c", f"cat {SERVICES}/../use.settings")
         assert settings.split() == ["30m", "2h"]
-        both = ("-N2", "--gres=gpu:1", "true")
-        refused = cluster.exec("srun", "--immediate=1", *both)
+        all_of_them = ("-N3", "--gres=gpu:1", "sleep", "2")
+        refused = cluster.exec("srun", "--immediate=1", *all_of_them)
         assert refused.code != 0, "the GPU of one is held"
+
+        seen = samples(cluster)
+        assert {labels["node"]: value for labels, value in seen["dshpc_daemon_up"]
+                if labels["daemon"] == "slurmd"} == dict.fromkeys(names, 1.0)  # fmt: skip
+        assert {labels["node"] for labels, _ in seen["slurm_node_cpus"]} == {*names}
+        up = {labels["daemon"]: value for labels, value in seen["dshpc_daemon_up"]}
+        assert (up["slurmdbd"], up["mariadb"]) == (1.0, 1.0)
+        assert seen["slurm_slurmdbd_queue_size"][0][1] == 0
+        held = {labels["Hostname"]: value for labels, value in seen["dshpc_gpu_held"]}
+        assert held == dict(zip(names, (0.0, 1.0, 0.0), strict=True))
+        (holder,) = seen["dshpc_gpu_job_info"]
+        assert (holder[0]["job"], holder[0]["Hostname"]) == (job, names[1])
+
         (cluster.work / "go").touch()
-        cluster.said("srun", *both)
+        cluster.said("srun", *all_of_them)
         wait_until(lambda: job in ended(cluster), "the first one is told")
-        rows = sacct(cluster, "--format=JobID,NodeList,NNodes,AllocTRES%80,State")
-        assert [job, other, "1"] in [row[:3] for row in rows]
-        (wide,) = (row for row in rows if row[2] == "2" and row[4] == "COMPLETED")
-        assert {"gres/gpu=2", "node=2"} <= set(wide[3].split(","))
+        rows = sacct(cluster, "--format=JobID,NodeList,NNodes,AllocTRES%80,State,ElapsedRaw")
+        assert [job, names[1], "1"] in [row[:3] for row in rows]
+        (wide,) = (row for row in rows if row[2] == "3" and row[4] == "COMPLETED")
+        assert {"gres/gpu=3", "node=3"} <= set(wide[3].split(","))
+
+        def hours() -> dict[str, tuple[int, float]]:
+            told = json.loads(cluster.dshpc("usage", "--by", "gpu-type", "--json").good().stdout)
+            return {row["gpu_type"]: (row["jobs"], row["gpu_seconds_held"]) for row in told["rows"]}
+
+        wait_until(lambda: "t4" in hours(), "both are written down")
+        first = next(int(row[5]) for row in rows if row[0] == job)
+        (h100, t4), both = (hours()[kind] for kind in ("h100", "t4")), int(wide[5])
+        assert (h100[0], t4[0]) == (2, 0), "a job counts with its first type"
+        assert t4[1] == pytest.approx(both, abs=1)
+        assert h100[1] == pytest.approx(first + 2 * both, abs=3)
+        total = {labels["type"]: value for labels, value in samples(cluster)["dshpc_gpu_seconds_total"]
+                 if labels["how"] == "held"}  # fmt: skip
+        assert total == {kind: seconds for kind, (_, seconds) in hours().items()}
+
+
+def samples(cluster: Cluster) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """What `dshpc metrics` tells, by name, as the strict parser reads it."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in strict(cluster.dshpc("metrics", "--openmetrics").good().stdout):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found

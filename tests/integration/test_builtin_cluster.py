@@ -231,7 +231,32 @@ def test_ssh_enters_a_job(user: User, tmp_path: Path) -> None:
         return
     assert said.code == 4, said
     assert re.fullmatch(r"/dev/pts/\d+\s+ssh-gpu 0\s+", said.stdout), said
+    # The cluster is this user's alone: another one of the machine reaches neither session, key nor home
+    (sock,) = user.home.rglob("gpu.sock")
+    connect = f"import socket; socket.socket(socket.AF_UNIX).connect({os.path.basename(sock)!r})"
+    (listener,) = (pid for pid in filter(str.isdigit, os.listdir("/proc")) if _session(pid, sock))
+    other = ["setpriv", "--reuid=64124", "--regid=64124", "--clear-groups", "--"]
+    for line in (
+        [sys.executable, "-c", f"import os; os.chdir({str(sock.parent)!r}); {connect}"],
+        ["cat", str(sock.with_name("host_key"))],
+        ["ls", str(user.folder / ".dshpc/engine")],
+        ["ls", f"/proc/{listener}/root/"],
+        ["cat", f"/proc/{listener}/environ"],
+        ["kill", listener],
+    ):
+        tried = run([*other, *line])
+        assert tried.code != 0, line
+        assert re.search("ermission denied|not permitted|FileNotFound", tried.stderr), tried
     user.dshpc("scancel", "--name", "ssh-gpu")
+
+
+def _session(pid: str, sock: Path) -> bool:
+    """Whether that process serves the sessions of that socket."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"--name=gpu" in line and os.path.samefile(f"/proc/{pid}/cwd", sock.parent)
+    except OSError:
+        return False
 
 
 def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
@@ -239,6 +264,11 @@ def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
     user.configure("--simulate", "h100:1")
     node = json.loads(user.dshpc("status", "--json"))["nodes"][0]
     assert node["gres_total"] == {"gpu:h100": 1}
+    ports = user.dshpc("config", "show", "slurm_ports")
+    again = user.configure("--simulate", "h100:1")
+    assert user.dshpc("config", "show", "slurm_ports") == ports, "nobody else listens there"
+    start = next(step for step in again["steps"] if step["name"] == "start")
+    assert start["detail"] == "running already"
     assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
     user.dshpc("down", "--stop-jobs")
     assert user.processes() == []

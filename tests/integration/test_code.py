@@ -17,7 +17,7 @@ from tests.integration.test_lab import Lab, asked, ended
 
 __all__ = ["python"]
 
-pytestmark = pytest.mark.engines("builtin", why="how it is reached is as test_lab has it")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 
 @pytest.fixture
@@ -29,8 +29,10 @@ def code(standard: Cluster, tmp_path: Path) -> Iterator[Lab]:
         ended(one)
 
 
-def test_an_editor_in_a_browser(code: Lab, python: Path) -> None:
-    port, token, said = code.dshpc()
+def test_an_editor_in_a_browser(code: Lab, python: Path, tmp_path: Path) -> None:
+    """With the packages of a folder, which come first in its terminals."""
+    (tmp_path / "requirements.txt").write_text("cowsay==6.1\n")
+    port, token, said = code.dshpc("--env", str(tmp_path))
     (job,) = code.jobs()
     assert f"job {job} keeps running without this terminal" in said
     file = code.cluster.work / "from-code"
@@ -40,7 +42,10 @@ def test_an_editor_in_a_browser(code: Lab, python: Path) -> None:
     seen = json.loads(
         run([str(python), client, address, str(file)], env=env, timeout_s=900).good().stdout
     )
-    assert re.fullmatch(rf"[0-9]+ {job}\n", file.read_text())
+    envs = re.escape(f"{code.cluster.work}/jobs/{os.getuid()}/.envs/")
+    assert re.fullmatch(rf"[0-9]+ {job} [0-9]+ {envs}[0-9a-f]+/bin/cowsay\n", file.read_text())
+    for saved in (f"{file}-saved.txt", "/var/lib/dshpc/home/root/from-code-in-home.txt"):
+        assert code.cluster.said("cat", saved) == "typed in the editor"
     assert seen["hosts"] == [f"127.0.0.1:{port}"]
     assert token not in seen["url"]
     # All but a module of Microsoft's own, which code-server does not have
@@ -58,6 +63,31 @@ def test_an_editor_in_a_browser(code: Lab, python: Path) -> None:
     wait_until(lambda: not code.jobs(), "its job has ended")
     status, text = asked(port, "/")
     assert (status, "dshpc code" in text) == (503, True)
+
+
+def test_what_nobody_uses_ends_and_says_so(standard: Cluster, tmp_path: Path) -> None:
+    """Both kinds, at the least that each of them knows: JupyterLab looks once a minute."""
+    kinds = (
+        (Lab(standard, tmp_path), "1s", r"No kernels for \d+ seconds; shutting down"),
+        (Lab(standard, tmp_path, "code", "login#"), "1m", r"Idle timeout of 61 seconds exceeded"),
+    )
+    begun = {}
+    try:
+        for one, linger, said in kinds:
+            port, _, told = one.dshpc("--gpus", "0", "--linger", linger)
+            assert f"It ends {linger} after its last use." in told
+            begun[one.name] = (one, port, one.jobs(), said)
+        for one, port, jobs, said in begun.values():
+            wait_until(lambda one=one: not one.jobs(), "it has ended by itself", 240)  # type: ignore[misc]
+            (job,) = jobs
+            assert standard.job_state(job)[0] == "COMPLETED", one.name
+            log = standard.dshpc("job", "logs", job).good().stdout
+            assert re.search(said, log), log
+            status, page = asked(port, "/")
+            assert (status, f"dshpc {one.name}" in page) == (503, True)
+    finally:
+        for one, *_ in kinds:
+            ended(one)
 
 
 def entered(port: str, token: str) -> int:

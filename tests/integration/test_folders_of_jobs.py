@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -118,14 +120,21 @@ def test_a_change_waits_until_no_job_runs(
     wish = ("--shm-size", "2g", "--when-idle")
     assert lasting.configure(*wish, "--stop-jobs").code == 64
 
-    waits = start_configure(lasting, *wish)
-    waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
-    second = lasting.submit(script="true")
-    assert lasting.job_state(second) == ("PENDING", "PartitionDown")
-    waits.signal(signal.SIGINT)
-    assert waits.end().code == 130
-    assert (lasting.started_at, runs(lasting, first)) == (began, True)
-    wait_until(lambda: lasting.job_state(second)[0] == "COMPLETED", "the queue goes on")
+    # Ctrl-C, and a terminal that is gone
+    for number in (signal.SIGINT, signal.SIGHUP):
+        waits = start_configure(lasting, *wish)
+        waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
+        second = lasting.submit(script="true")
+        assert lasting.job_state(second) == ("PENDING", "PartitionDown")
+        for other in (lasting.configure(*wish), lasting.dshpc("down", "--when-idle")):
+            assert (other.code, str(waits.child.pid) in f"{other.stdout}{other.stderr}") == (
+                2,
+                True,
+            )
+        waits.signal(number)
+        assert waits.end().code == 128 + number
+        assert (lasting.started_at, runs(lasting, first)) == (began, True)
+        wait_until(lambda job=second: lasting.job_state(job)[0] == "COMPLETED", "the queue goes on")  # type: ignore[misc]
 
     waits = start_configure(lasting, *wish)
     waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
@@ -169,12 +178,31 @@ def digests(cluster: Cluster, folders: dict[str, str]) -> dict[str, str]:
     }
 
 
+# Another version of dsHPC, and so another image
+UPGRADED = """
+import sys
+import dshpc_setup
+dshpc_setup.__version__ = sys.argv.pop(1)
+from dshpc_setup import cli
+sys.exit(cli.run(["configure", *sys.argv[1:]], "configure-environment"))
+"""
+
+
+def upgraded(cluster: Cluster, version: str) -> None:
+    before = cluster.inspect()["Image"] if cluster.exists() else ""
+    run([sys.executable, "-c", UPGRADED, version, *cluster.own_flags], timeout_s=400).good()
+    assert cluster.inspect()["Image"] != before
+    told = cluster.said("python3", "-c", "import dshpc_setup; print(dshpc_setup.__version__)")
+    assert told == version
+
+
 def test_every_byte_stays(lasting: Cluster, data: Path, full: bool) -> None:
-    """Through downs, ups, restarts, other images and other hardware, in whatever order."""
+    """Through downs, ups, restarts, upgrades and other hardware, in whatever order."""
     seed = random.SystemRandom().getrandbits(32) if full else 1  # else the same at each run
     choice = random.Random(seed)
     lasting.configure("--simulate", "h100:2", "--mounts", str(data)).good()
     folders = {"home": "/var/lib/dshpc/home/root", "data": str(data), "work": str(lasting.work)}
+    versions = itertools.count()
     acts: dict[str, Callable[[], object]] = {
         "down": lambda: lasting.dshpc("down", "--stop-jobs").good(),
         "up": lambda: lasting.dshpc("up").good(),
@@ -182,12 +210,13 @@ def test_every_byte_stays(lasting: Cluster, data: Path, full: bool) -> None:
         "drift": lambda: lasting.configure("--simulate", f"h100:{choice.randint(1, 4)}").good(),
         "other": lambda: lasting.configure("--shm-size", f"{choice.randint(1, 9)}g").good(),
         "removed": lambda: lasting.engine.run("rm", "-f", lasting.container),
+        "upgrade": lambda: upgraded(lasting, f"1.{next(versions)}.0"),
     }
     for number in range(50 if full else 3):
         lasting.dshpc("up").good()
         written(lasting, folders, number)
         before = digests(lasting, folders)
-        for name in choice.sample(sorted(acts), 2):
+        for name in choice.sample(sorted(acts), 2) if number else ("upgrade", "removed"):
             acts[name]()
         lasting.dshpc("up").good()
         assert digests(lasting, folders) == before, (number, seed)

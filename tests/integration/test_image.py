@@ -476,3 +476,17 @@ def test_renew_builds_from_the_packages_of_today(fresh: Cluster) -> None:
     assert renewed[0] not in before, "the packages were installed again"
     fresh.configure("--no-start").good()
     assert layers() == renewed
+
+
+def test_a_file_is_dockers_image_and_stays_it(
+    standard: Cluster, fresh: Cluster, tmp_path: Path
+) -> None:
+    """As `dshpc node add` carries it: it is neither built nor made anew by a later run."""
+    file = tmp_path / "image.tar.gz"
+    standard.dshpc("image", "save", str(file)).good()
+    fresh.configure("--image-file", str(file), "--simulate", "h100:1").good()
+    assert "build:" not in (fresh.folder / "docker-compose.yml").read_text()
+    assert fresh.said("srun", "--gres=gpu:1", "hostname") == fresh.prefix
+    began = fresh.started_at
+    fresh.configure().good()
+    assert fresh.started_at == began

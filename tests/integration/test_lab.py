@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.notebooks import jupyter
-from tests.integration.cluster import ROOT, Cluster, as_user, run, wait_until
+from tests.integration.cluster import ROOT, Cluster, Outcome, as_root, run, wait_until
 from tests.integration.test_dashboard_browser import python
 
 __all__ = ["python"]
 
 pytestmark = pytest.mark.engines("docker", "builtin")
-OTHER = 34571  # a user of this machine
 
 
 @dataclass
@@ -31,16 +31,28 @@ class Lab:
     home: Path
     name: str = "lab"
     page: str = "lab?token="
+    user: str | None = None  # who else has it
+
+    def run(self, *words: str) -> Outcome:
+        """A command of `dshpc`, by its user."""
+        # Its own home for what it notes, and the caches of this one
+        cache = str((Path.home() if self.user is None else self.home) / ".cache")
+        env = {
+            "HOME": str(self.home),
+            "XDG_CACHE_HOME": cache,
+            "DSHPC_DIR": str(self.cluster.folder),
+        }
+        become: list[str] = []
+        if self.user is not None:
+            group = str(Path("/var/run/docker.sock").stat().st_gid)
+            ids = ("--reuid", self.user, "--regid", self.user, "--groups", group)
+            become = as_root("setpriv", *ids, "--")
+        argv = [*become, str(ROOT / "dshpc"), *words]
+        return run(argv, env=env, timeout_s=300, cwd=self.cluster.work)
 
     def dshpc(self, *words: str) -> tuple[str, str, str]:
         """Its port, its token, and what was said."""
-        done = run(
-            [str(ROOT / "dshpc"), self.name, "--dir", str(self.cluster.folder), *words],
-            # Its own home for what it notes, and the caches of this one
-            env={"HOME": str(self.home), "XDG_CACHE_HOME": str(Path.home() / ".cache")},
-            timeout_s=300,
-            cwd=self.cluster.work,
-        ).good()
+        done = self.run(self.name, *words).good()
         page = re.escape(self.page)
         found = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/{page}([0-9a-f]{{48}})\n", done.stdout)
         assert found is not None, done
@@ -52,7 +64,8 @@ class Lab:
         return int(json.loads(path.read_text())["pid"])
 
     def jobs(self) -> list[str]:
-        lines = self.cluster.said("squeue", "-h", "-o", "%i %j").splitlines()
+        mine = () if self.user is None else ("-u", self.user)
+        lines = self.cluster.said("squeue", "-h", *mine, "-o", "%i %j").splitlines()
         return [line.split()[0] for line in lines if line.endswith(f" {self.name}")]
 
 
@@ -83,6 +96,16 @@ def asked(port: str, path: str, method: str = "GET") -> tuple[int, str]:
         line.close()
 
 
+GET = """
+import sys, urllib.error, urllib.request
+try:
+    answer = urllib.request.urlopen(sys.argv[1], timeout=60)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
+
+
 def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
     port, token, said = lab.dshpc()
     (job,) = lab.jobs()
@@ -96,6 +119,8 @@ def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
     )
     assert re.fullmatch(rf"GPU [0-9]+ job {job}", seen["cell"])
     assert seen["hosts"] == [f"127.0.0.1:{port}"]
+    home = "/var/lib/dshpc/home/root"
+    assert lab.cluster.said("cat", f"{home}/from-the-cell") == seen["cell"]
     wait_until(lambda: file.exists() and file.read_text().strip().isdecimal(), "srun has run")
     assert (lab.cluster.work / "Untitled.ipynb").is_file()
 
@@ -120,48 +145,85 @@ def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
     assert (status, "dshpc lab" in text) == (503, True)
 
 
+@pytest.fixture
+def two(standard: Cluster) -> Iterator[tuple[Lab, Lab]]:
+    """Of two ordinary users of this machine, who may use Docker."""
+    names = ("dshpc-lab-ada", "dshpc-lab-bob")
+    labs = tuple(Lab(standard, Path("/home", name), user=name) for name in names)
+    try:
+        for name in names:
+            run(as_root("useradd", "--create-home", "--user-group", name)).good()
+        yield labs[0], labs[1]
+    finally:
+        for one in labs:
+            ended(one)
+            run(as_root("userdel", "--remove", str(one.user)))
+
+
 @pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
-def test_nobody_else_is_led_to_it(lab: Lab) -> None:
-    port, token, _ = lab.dshpc("--gpus", "0")
-    (job,) = lab.jobs()
-    work = lab.cluster.work
-    refused = as_user(OTHER, "dshpc", "lab", "--attach", cwd=work)
+def test_nobody_else_is_led_to_it(two: tuple[Lab, Lab]) -> None:
+    """Two at once: each gets his own, and nothing of the other's."""
+    ada, bob = two
+    refused = bob.run("lab", "--attach")
     assert refused.code == 2
     assert "There is no job lab of yours" in refused.stderr
-    assert asked(port, f"/api/status?token={token[::-1]}")[0] == 403
+    port, token, _ = ada.dshpc("--gpus", "0")
+    other, his, _ = bob.dshpc("--gpus", "0")
+    assert (port, token) != (other, his)
+    (job,) = ada.jobs()
+    assert bob.jobs() not in ([], [job])
+    for at, given, code in (
+        (port, his, 403),
+        (other, token, 403),
+        (port, token, 200),
+        (other, his, 200),
+    ):
+        assert asked(at, f"/api/status?token={given}")[0] == code
     status, text = asked(port, f"/api/kernels?token={token}", method="POST")
     assert status == 201
     kernel = json.loads(text)["id"]
 
-    # Neither its socket, token, home, packages, kernels nor processes are for another user
+    # Neither her socket, token, home, packages, kernels nor processes are for another user
+    cluster, uid = ada.cluster, int(ada.cluster.said("id", "-u", str(ada.user)))
     runtime = jupyter.variables(token, None)["JUPYTER_RUNTIME_DIR"]
-    process = lab.cluster.said("pgrep", "-f", f"[i]pykernel.*kernel-{kernel}").strip()
+    process = cluster.said("pgrep", "-f", f"[i]pykernel.*kernel-{kernel}").strip()
     assert process.isdecimal()
-    state = "/var/lib/dshpc/home/root/.local/state/dshpc-ssh"
+    (state,) = cluster.said("sh", "-c", f"echo ~{ada.user}/.local/state/dshpc-ssh*").split()
     for look in (
         f"cat {state}/lab.sock",
         f"cat {state}/lab.json",
-        "ls /var/lib/dshpc/home/root",
-        f"ls {work}/jobs/{os.getuid()}/.envs",
+        f"ls {ada.home}/.local/state/dshpc",
+        f"ls {cluster.work}/jobs/{uid}/.envs",
         f"cat {runtime}/kernel-{kernel}.json",
         f"cat /proc/{process}/environ",
         f"ls /proc/{process}/root/",
     ):
-        tries = as_user(OTHER, "dshpc", "exec", "--", *look.split(), cwd=work)
+        tries = bob.run("exec", "--", *look.split())
         assert tries.code != 0, look
         assert "Permission denied" in tries.stderr, tries
     for place in (f"{state}/lab.json", f"{runtime}/kernel-{kernel}.json"):
-        lab.cluster.said("test", "-s", place)
-    kills = as_user(OTHER, "dshpc", "exec", "--", "scancel", job, cwd=work)
+        cluster.said("test", "-s", place)
+    kills = bob.run("exec", "--", "scancel", job)
     assert "Access/permission denied" in kills.stderr
-    # Of its kernel's channels none is a port, from which anybody could read what it prints. The one that it
+    # Of her kernel's channels none is a port, from which anybody could read what it prints. The one that it
     # opens takes what processes of its own print, with a key, and tells nothing
-    channels = json.loads(lab.cluster.said("cat", f"{runtime}/kernel-{kernel}.json"))
+    channels = json.loads(cluster.said("cat", f"{runtime}/kernel-{kernel}.json"))
     assert channels["transport"] == "ipc"
-    ports = lab.cluster.said("sh", "-c", f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd")
+    look = f"cat /proc/{process}/net/tcp; ls -l /proc/{process}/fd"
+    ports = ada.run("exec", "--", "sh", "-c", look).good().stdout
     inodes = set(re.findall(r"socket:\[(\d+)\]", ports))
     lines = [line.split() for line in ports.splitlines()]
     listening = [line for line in lines if line[3:4] == ["0A"] and line[9] in inodes]
     assert inodes
     assert len(listening) <= 1
+    # Bob's programs are not joined to her port, nor hers to his: each would be a program in the cluster
+    for at, one, told in ((port, bob, "403"), (other, ada, "403"), (port, ada, "200")):
+        get = f"http://127.0.0.1:{at}/api"
+        ids = ("--reuid", str(one.user), "--regid", str(one.user), "--clear-groups", "--")
+        said = run(as_root("setpriv", *ids, sys.executable, "-c", GET, get)).good().stdout
+        assert said.split()[0] == told, said
+    # Whoever forwards on the machine is the user's
+    tries = run(as_root("setpriv", "--reuid", str(bob.user), "--clear-groups", "--",
+                        "kill", str(ada.pid)))  # fmt: skip
+    assert (tries.code, "not permitted" in tries.stderr) == (1, True)
     assert asked(port, f"/api/status?token={token}")[0] == 200

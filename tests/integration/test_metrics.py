@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,9 +28,11 @@ from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job
 from dshpc_setup.cluster.gpus import GpusNow
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance
+from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.metrics import families, served
 from dshpc_setup.metrics.look import Doctor, Seen
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
+from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.gpus import SlurmGpu
 from tests.integration.cluster import ROOT, Cluster, wait_until
 
@@ -53,7 +57,9 @@ NODE = {
                "gpus": 2, "gpus_alloc": None},
               {"name": "gone", "states": ["DOWN", "NOT_RESPONDING"], "partitions": [], "cpus": 8}],
     "partitions": [{"name": "debug", "up": True, "nodes": 1, "cpus": 8}],
-    "scheduler": {"slurm_sched_mean_cycle": 454, "slurm_bf_cycle_last": 3},
+    "scheduler": {"slurm_sched_mean_cycle": 454, "slurm_bf_cycle_last": 3,
+                  "slurm_slurmdbd_queue_size": 0},
+    "services": {"slurmdbd": True, "mariadb": True, "slurmrestd": False},
 }  # fmt: skip
 
 
@@ -197,6 +203,53 @@ def test_who_says_nothing_holds_nobody_up(pages: tuple[served.Pages, int]) -> No
             each.close()
 
 
+def test_a_look_that_hangs_holds_up_no_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a driver, an engine or slurmctld: what was seen last is told, and how old that is."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    hangs, goes_on, looks = threading.Event(), threading.Event(), iter([seen()])
+
+    def look(*_: object) -> Seen:
+        if (found := next(looks, None)) is None:
+            hangs.set()
+            goes_on.wait(60)
+        return found or seen()
+
+    monkeypatch.setattr("dshpc_setup.metrics.look.look", look)
+    monkeypatch.setattr("dshpc_setup.metrics.look.examine", lambda *_: Doctor())
+    settings = Settings(metrics=f"127.0.0.1:{port}")
+    project = SimpleNamespace(own=tmp_path, settings=lambda _: settings)
+    serving = threading.Thread(
+        target=served.serve, args=(LocalMachine(), project), kwargs={"until": goes_on.is_set}
+    )
+    serving.start()
+    try:
+        assert hangs.wait(30)
+        for _ in range(3):
+            began = time.monotonic()
+            code, _, text = get(port)
+            assert (code, time.monotonic() - began < 5) == (200, True)
+            (at,) = (sample.value for family in lenient(text) for sample in family.samples
+                     if sample.name == "dshpc_look_timestamp_seconds")  # fmt: skip
+            assert time.time() - at >= 1000
+    finally:
+        goes_on.set()
+        serving.join(60)
+
+
+def test_who_says_little_keeps_nobody_out(pages: tuple[served.Pages, int]) -> None:
+    _, port = pages
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            idle.sendall(b"GET /met")
+        token = {"Authorization": "Bearer secret-token-of-this-test"}
+        assert [get(port, **token)[0] for _ in range(3)] == [200] * 3
+
+
 def test_a_taken_port_is_named(pages: tuple[served.Pages, int]) -> None:
     _, port = pages
     with pytest.raises(DshpcError) as raised:
@@ -281,7 +334,7 @@ def test_a_cluster_tells_and_serves_them(standard: Cluster, prometheus: Path) ->
     assert (refused.code, "metrics: 127.0.0.1:9410" in refused.stderr) == (64, True)
 
 
-def test_up_serves_and_down_ends_it(fresh: Cluster) -> None:
+def test_up_serves_and_down_ends_it(fresh: Cluster, prometheus: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -296,6 +349,59 @@ def test_up_serves_and_down_ends_it(fresh: Cluster) -> None:
     assert 'name="a\\"b\\\\c"' in line
     fresh.said("scancel", job)
     wait_until(lambda: f'job="{job}"' not in get(port)[2], "its series ends with it", 120)
+    whatever_a_job_is_called(fresh, prometheus)
     fresh.dshpc("down", "--yes").good()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def whatever_a_job_is_called(cluster: Cluster, prometheus: Path) -> None:
+    """Its name is one label, one cell and one line: no sign of it ends a line, a text, or is obeyed."""
+    signs = bytes([*range(1, 32), 127, *range(0x80, 0xA0), 0xFF, 0xC3])  # C1, and what is no UTF-8
+    others = "\x85\u2028\u2029\u202e\u2066\"\\'{}|=,;`$(x)<b>%sé" + "y" * 200
+    (cluster.work / "name").write_bytes(b"a" + signs + others.encode())
+    submit = (
+        'cd "$1"; sbatch --parsable --gres=gpu:1 -o /dev/null -J "$(cat name)" --wrap "sleep 600"'
+    )
+    job = cluster.said("sh", "-euc", submit, "sh", str(cluster.work))
+    state = ("squeue", "-h", "-j", job, "-o", "%T")
+    wait_until(lambda: cluster.said(*state) == "RUNNING", "it runs")
+
+    text = cluster.dshpc("metrics").good().stdout
+    assert promtool(prometheus, "check", "metrics", given=text) == ""
+    newer = cluster.dshpc("metrics", "--openmetrics").good().stdout
+    told = [
+        sample.labels["name"]
+        for family in (*lenient(text), *strict(newer))
+        for sample in family.samples
+        if sample.labels.get("job") == job
+    ]
+    assert len(told) == 2
+    assert told[0] == told[1]
+    assert told[0].startswith("a?")
+    assert told[0].isprintable()
+    assert len(told[0]) == 100
+
+    (listed,) = (each for each in jobs_of(cluster) if each["id"] == job)
+    assert listed["name"].startswith("a?")
+    shown = "".join(cluster.dshpc(*words).good().stdout for words in
+                    (("job", "list"), ("job", "show", job), ("gpus",), ("status",)))  # fmt: skip
+    assert all(line.isprintable() for line in shown.split("\n"))
+    lines = cluster.dshpc("job", "list").good().stdout.splitlines()
+    assert sum(line.startswith(f"{job} ") for line in lines) == 1
+    assert len(lines) == len(jobs_of(cluster)) + 1
+    cluster.said("scancel", job)
+    wait_until(
+        lambda: any(each["id"] == job and each["use"] for each in jobs_of(cluster)), "it is kept"
+    )
+    (kept,) = (each for each in jobs_of(cluster) if each["id"] == job)
+    assert kept["name"] == listed["name"]
+    (row,) = json.loads(cluster.dshpc("usage", "--json").good().stdout)["rows"]
+    assert row["gpu_seconds_held"] > 0
+    for form in (("--csv",), ()):
+        assert len(cluster.dshpc("usage", *form).good().stdout.splitlines()) == 2
+
+
+def jobs_of(cluster: Cluster) -> list[dict[str, Any]]:
+    told = json.loads(cluster.dshpc("job", "list", "--all", "--json").good().stdout)
+    return list(told["jobs"])

@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from dshpc_setup.container import accounting
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.plan.model import DATABASE_PORT
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm import associations
 from dshpc_setup.slurm.paths import Paths
 from tests.integration.commands import run
 from tests.integration.slurms.cluster import (
@@ -32,13 +35,17 @@ pytest_plugins = ("tests.integration.slurms.fixtures",)
 
 PATHS = Paths()
 UP_S = 120.0
+DATABASE = {"MYSQL_UNIX_PORT": PATHS.database_socket}
 
 
 @contextlib.contextmanager
 def cluster(
-    root: SlurmRoot, plan: ClusterPlan, place: Path, left: Path | None
+    root: SlurmRoot, plan: ClusterPlan, place: Path, left: Path | None, *, older: bool = False
 ) -> Iterator[NamedRoom]:
-    """All daemons of one release, with an empty state or with what another one has left."""
+    """All daemons of one release, with an empty state or with what another one has left.
+
+    `older`: slurmdbd is the one of the root that lies at /older in this one.
+    """
     (place / "room").mkdir(parents=True)
     with slurm_room(root, plan.node, place / "room") as room, contextlib.ExitStack() as ends:
         add_nodes(room, plan)
@@ -62,13 +69,14 @@ def cluster(
             good(run_in(room, (*slurm, "mkdir", data)))
             empty = ("sh", "-euc", accounting.EMPTY, "sh", "slurm", defaults, f"--datadir={data}")
             good(run_in(room, (*slurm, *empty)))
-        where = {"MYSQL_UNIX_PORT": PATHS.database_socket}
         ends.enter_context(daemon_in(room, (*slurm, "mariadbd", defaults), place / "mariadbd.log"))
-        ends.enter_context(daemon_in(room, ("slurmdbd", "-D"), place / "slurmdbd.log", where))
-        until = time.monotonic() + UP_S
-        while run_in(room, ("sacctmgr", "ping")).code != 0:
-            assert time.monotonic() < until, (place / "slurmdbd.log").read_text()
-            time.sleep(0.2)
+        argv = (*(("chroot", "/older") if older else ()), "slurmdbd", "-D")
+        if older:
+            for name in ("dev", "etc", "proc", "run"):
+                good(run_in(room, ("mount", "--bind", f"/{name}", f"/older/{name}")))
+        ends.enter_context(daemon_in(room, argv, place / "slurmdbd.log", DATABASE))
+        if not older:
+            answers(room, place / "slurmdbd.log")
         log = place / "slurmctld.log"
         controller = ends.enter_context(daemon_in(room, ("slurmctld", "-D"), log))
         assert wait_for_controller(controller, log) is None, log.read_text()
@@ -77,6 +85,13 @@ def cluster(
         )
         assert wait_for_node(room, plan.node, daemon)[1] is None, log.read_text()
         yield room
+
+
+def answers(room: NamedRoom, log: Path) -> None:
+    until = time.monotonic() + UP_S
+    while run_in(room, ("sacctmgr", "ping")).code != 0:
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.2)
 
 
 def good(answer: Answer) -> str:
@@ -93,23 +108,41 @@ def counted(room: NamedRoom) -> Mapping[str, tuple[str, str]]:
     return {job: (state, tres) for job, state, tres in rows}
 
 
-def test_data_of_the_release_before(slurms: dict[str, SlurmRoot], tmp_path: Path) -> None:
-    """24.11 to 26.05: the database is converted, and slurmctld reads its queue; each as if it were killed."""
-    plan = plan_cluster(look("workstation-rtx4090"), Settings(prefix="lab", accounting="on"))
-    kept = tmp_path / "state"
-    with cluster(slurms["trixie"], plan, tmp_path / "old", None) as room:
+PLAN = plan_cluster(look("workstation-rtx4090"), Settings(prefix="lab", accounting="on"))
+
+
+@pytest.fixture(scope="module")
+def left(
+    slurms: dict[str, SlurmRoot], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """The state that 24.11 leaves as it is killed, and a job that waits in it."""
+    place = tmp_path_factory.mktemp("left")
+    with cluster(slurms["trixie"], PLAN, place / "old", None) as room:
         good(run_in(room, ("srun", "-n1", "--gres=gpu:1", "true")))
         limit = ("sacctmgr", "-i", "modify", "user", "where", "name=root", "set")
         good(run_in(room, (*limit, "GrpTRES=gres/gpu=1")))
         waits = good(run_in(room, ("sbatch", "--parsable", "--hold", "-o/dev/null", "--wrap=true")))
-        until = time.monotonic() + UP_S
-        while counted(room).get("1", ("", ""))[0] != "COMPLETED":
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        has_ended(room, "1")
         good(run_in(room, ("scontrol", "shutdown", "slurmctld")))
         time.sleep(1)
-        run(["cp", "-a", str(room.path(PATHS.state)), str(kept)]).good()
-    with cluster(slurms["sid"], plan, tmp_path / "new", kept) as room:
+        run(["cp", "-a", str(room.path(PATHS.state)), str(place / "state")]).good()
+    return place / "state", waits
+
+
+def has_ended(room: NamedRoom, *jobs: str) -> None:
+    """As the database knows it."""
+    until = time.monotonic() + UP_S
+    while any(counted(room).get(job, ("", ""))[0] != "COMPLETED" for job in jobs):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_data_of_the_release_before(
+    slurms: dict[str, SlurmRoot], left: tuple[Path, str], tmp_path: Path
+) -> None:
+    """24.11 to 26.05: the database is converted, and slurmctld reads its queue; each as if it were killed."""
+    kept, waits = left
+    with cluster(slurms["sid"], PLAN, tmp_path / "new", kept) as room:
         state, tres = counted(room)["1"]
         assert state == "COMPLETED"
         assert "gres/gpu=1" in tres.split(",")
@@ -117,7 +150,39 @@ def test_data_of_the_release_before(slurms: dict[str, SlurmRoot], tmp_path: Path
         assert good(run_in(room, shown)) == "gres/gpu=1"
         assert good(run_in(room, ("squeue", "-h", "-o", "%i %t"))) == f"{waits} PD"
         good(run_in(room, ("scontrol", "release", waits)))
+        has_ended(room, waits)
+
+
+def test_a_slurmdbd_that_is_older_than_slurmctld(
+    slurms: dict[str, SlurmRoot], left: tuple[Path, str], tmp_path: Path
+) -> None:
+    """Jobs go on meanwhile, and a slurmdbd of slurmctld's release is told of all of them."""
+    kept, waits = left
+    source, target = (slurms[suite].folder for suite in ("trixie", "sid"))
+    for part in ("usr", "var"):
+        (target / "older").mkdir(exist_ok=True)
+        run(["cp", "-al", str(source / part), str(target / "older")]).good()
+    for link in ("bin", "sbin", "lib", "lib64"):
+        run(["cp", "-a", str(source / link), str(target / "older")]).good()
+    for folder in ("dev", "etc", "proc", "run", "tmp"):
+        (target / "older" / folder).mkdir()
+    place = tmp_path / "mixed"
+    with cluster(slurms["sid"], PLAN, place, kept, older=True) as room:
+        good(run_in(room, ("scontrol", "release", waits)))
+        good(run_in(room, ("srun", "-n1", "--gres=gpu:1", "true")))
+        done = ("squeue", "-h", "-a", "-t", "COMPLETED", "-o", "%i")
         until = time.monotonic() + UP_S
-        while counted(room).get(waits, ("", ""))[0] != "COMPLETED":
+        while len(jobs := good(run_in(room, done)).split()) < 3:
             assert time.monotonic() < until
             time.sleep(0.2)
+        asked = run_in(room, ("sacctmgr", "ping"))
+        assert (asked.code, associations.is_up(asked.text)) == (1, False)
+        until = time.monotonic() + UP_S
+        while "Incompatible versions" not in (place / "slurmdbd.log").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        good(run_in(room, ("pkill", "-x", "slurmdbd")))
+        with daemon_in(room, ("slurmdbd", "-D"), place / "newer.log", DATABASE):
+            answers(room, place / "newer.log")
+            has_ended(room, *jobs)
+            assert {"gres/gpu=1"} <= set(counted(room)[max(jobs, key=int)][1].split(","))

@@ -44,6 +44,26 @@ class Two:
     def add(self, *words: str, host: str | None = None) -> Outcome:
         return run(self.argv(*words, host=host), cwd=self.first.folder)
 
+    def in_folder(self, name: str, *words: str) -> Outcome:
+        """dshpc on the first machine, typed in a folder of the work folder."""
+        folder = self.first.folder / "work" / name
+        folder.mkdir(exist_ok=True)
+        return run(self.first.argv(*command("dshpc", *words)), cwd=folder)
+
+    def submitted(self, *words: str, at: str = "proj") -> tuple[str, Path]:
+        """A job on the second machine: its number and its workspace."""
+        told = json.loads(self.in_folder(at, "run", "--json", *words).good().stdout)
+        return told["job_id"], Path(told["workspace"])
+
+    def state(self, job: str) -> str:
+        words = self.first.said("scontrol", "show", "job", job).split()
+        return next(word.split("=")[1] for word in words if word.startswith("JobState="))
+
+    def has_left_nothing(self) -> bool:
+        """On the second machine, of any job."""
+        there = f"{self.first.folder}/work/jobs/0"
+        return self.first.said("srun", "-w", NODE, "-D", "/", "ls", there) == ""
+
     def is_as_it_was(self) -> bool:
         """Nothing of it is left, on neither side."""
         tokens = json.loads((self.first.folder / ".dshpc/join/tokens.json").read_text())["tokens"]
@@ -148,16 +168,154 @@ def test_it_becomes_a_node_and_runs_a_job(two: Two) -> None:
         "mount -t nfs4",
     ):
         assert words in made.stderr
-    refused(
-        two.first.dshpc("run", "--gpus", "1", "--gpu-type", "t4", "--", "true"), "has not the work"
-    )
-    shown = json.loads(two.first.said("run", "--dry-run", "--json", "--", "true"))
-    assert f"--exclude={NODE}" in shown["sbatch"]
     waits = ("sbatch", "--hold", "--wrap", "true")
     assert f"node {NODE} has not this work folder" in two.first.dshpc(*waits).good().stderr
     assert f"node {NODE}" not in two.first.dshpc(*waits, f"--exclude={NODE}").good().stderr
+    for told in (("node", "list"), ("status",), ("doctor", "--json")):
+        assert f"{NODE} has another work folder" in two.first.dshpc(*told).stdout
+    in_work = two.in_folder("proj", "srun", "-w", NODE, "true").good()
+    assert f"node {NODE} has not this work folder" in in_work.stderr
     # Once more: the image is there, and is not carried again
     again = two.add("--", "--simulate", "t4:2").good()
     assert "the image is there already" in again.stderr
     assert "the program is there already" in again.stderr
     assert "gpu:t4:2" in again.stdout
+
+
+def test_a_new_key_goes_there_by_the_same_way(two: Two) -> None:
+    """Of what runs there nothing is lost; and all are reached once more by one command."""
+    words = ("sbatch", "--parsable", "-w", NODE, "-D", "/tmp", "-o", "/tmp/out", "--wrap")
+    job = two.first.said(*words, "sleep 20; echo done")
+    shown = ("scontrol", "show", "job", job)
+    wait_until(lambda: "JobState=RUNNING" in two.first.said(*shown), "the job runs", 30)
+    line = two.first.argv("env", two.client.path, *command("dshpc", "key", "rotate", "--yes"))
+    told = run(line, cwd=two.first.folder).good().stdout
+    assert f"Joined anew: {NODE}, " in told
+    assert "On other machines" not in told
+    wait_until(lambda: "JobState=COMPLETED" in two.first.said(*shown), "the job has ended", 60)
+    assert "Restarts=0" in two.first.said(*shown)
+    with two.client.with_file("authorized", ""):
+        line = two.first.argv("env", two.client.path, *command("dshpc", "node", "add", "--again"))
+        done = run(line, cwd=two.first.folder)
+    assert done.code == 3
+    assert f"{NODE} has not joined anew: {two.second.address} does not let" in done.stderr
+
+
+def test_a_workspace_goes_there_and_comes_back(two: Two) -> None:
+    """With the folder that the command was typed in, an input, and the exit code of the program."""
+    work = two.first.folder / "work"
+    (work / "proj").mkdir(exist_ok=True)
+    (work / "proj/step.sh").write_text(
+        'cat "$INPUT_FILE" part/x; echo made >out; echo more >"$JOB_WORKSPACE/own"; hostname; exit 3\n'
+    )
+    (work / "proj/part").mkdir()
+    (work / "proj/part/x").write_text("of the folder\n")
+    (work / "in.txt").write_text("of the input\n")
+    done = two.in_folder(
+        "proj", "run", "--wait", "--input", str(work / "in.txt"), "-t", NODE, "--", "sh", "step.sh"
+    )
+    assert (done.code, done.stdout) == (3, f"of the input\nof the folder\n{NODE}\n")
+    (job,) = (
+        it
+        for it in json.loads(two.first.said("job", "list", "--json"))["jobs"]
+        if it["name"] == "sh"
+    )
+    there = Path(job["workspace"])
+    assert (there / "here/out").read_text() == "made\n"
+    assert (there / "own").read_text() == "more\n"
+    assert not (there / "here/step.sh").exists()  # it has not changed
+    assert not (work / "proj/out").exists()
+    assert json.loads((there / ".job/result.json").read_text())["exit_code"] == 3
+    assert f"all is back from {NODE}" in two.first.said("job", "show", job["id"])
+    assert sorted(os.listdir(there / ".job")) == ["carried.json", "job.json", "params.json", "request.json",
+                                                   "result.json"]  # fmt: skip
+    wait_until(two.has_left_nothing, "nothing is left there", 20)
+
+
+def test_what_cannot_be_carried_is_refused(two: Two) -> None:
+    folder = two.first.folder / "work" / "big"
+    folder.mkdir()
+    with open(folder / "large", "wb") as file:
+        os.truncate(file.fileno(), 200 << 20)
+    told = two.in_folder("big", "run", "-t", NODE, "--", "true")
+    refused(told, "has not the work folder", "200 MiB, 100 MiB at most")
+    shown = json.loads(two.in_folder("big", "run", "--dry-run", "--json", "--", "true").stdout)
+    assert f"--exclude={NODE}" in shown["sbatch"]
+
+
+def test_a_log_is_seen_while_the_job_runs_and_a_cancelled_one_brings_its_files(two: Two) -> None:
+    script = "trap 'echo saved >saved; exit 9' TERM; echo begun; sleep 300 & wait"
+    job, there = two.submitted("-t", NODE, "--", "sh", "-c", script)
+    log = there / "output.log"
+    wait_until(lambda: log.exists() and "begun" in log.read_text(), "its log is here", 30)
+    assert two.state(job) == "RUNNING"
+    two.first.said("job", "cancel", job)
+    wait_until((there / "here/saved").exists, "what it saved is here", 30)
+    wait_until(lambda: two.state(job) == "CANCELLED", "it has ended", 40)
+    wait_until(two.has_left_nothing, "nothing is left there", 40)
+
+
+def test_two_nodes_of_one_job_bring_what_each_has_written(two: Two) -> None:
+    script = 'cd "$JOB_WORKSPACE"; echo $SLURMD_NODENAME | tee "of-$SLURMD_NODENAME" >both'
+    job, there = two.submitted("--nodes", "2", "--", "sh", "-c", script)
+    wait_until(lambda: two.state(job) == "COMPLETED", "it has ended", 60)
+    own = f"{PREFIX}add"
+    for name in (own, NODE):
+        assert (there / f"of-{name}").read_text() == f"{name}\n"
+    assert (there / "both").read_text() == f"{own}\n"
+    assert (there / f"from-{NODE}/both").read_text() == f"{NODE}\n"
+    words = ("run", "--json", "-t", own, "-t", NODE, "--", "hostname")
+    jobs = json.loads(two.in_folder("proj", *words).good().stdout)["jobs"]
+    logs = [Path(each["workspace"]) / "output.log" for each in jobs]
+    wait_until(lambda: all(log.exists() and log.read_text() for log in logs), "both ran", 60)
+    assert [log.read_text() for log in logs] == [f"{own}\n", f"{NODE}\n"]
+    wait_until(two.has_left_nothing, "nothing is left there", 20)
+
+
+def test_a_workflow_and_an_array_of_a_method_run_there(two: Two) -> None:
+    """The method, and the result that the next step requires, go along."""
+    folder = two.first.folder / "methods/count"
+    folder.mkdir(parents=True)
+    (folder / "method.json").write_text(json.dumps({
+        "name": "count", "command": "sh", "script_path": "run.sh",
+        "parameters": [{"name": "n", "type": "integer", "default": 1}],
+        "resources": {"gpus": 1, "gpu_type": "t4"},
+    }))  # fmt: skip
+    (folder / "run.sh").write_text(
+        'cp "$PARAMS_FILE" "$JOB_WORKSPACE/got"; cat "$METHOD_DIR/method.json" >/dev/null\n'
+    )
+    (two.first.folder / "sets.csv").write_text("n\n5\n6\n")
+    words = ("method", "run", "count", "--array", "sets.csv", "--json")
+    there = Path(json.loads(two.first.said(*words))["workspace"])
+    results = [there / f".job/result-{task}.json" for task in (0, 1)]
+    wait_until(lambda: all(path.exists() for path in results), "both tasks have ended", 60)
+    got = [json.loads((there / f"task-{task}/got").read_text()) for task in (0, 1)]
+    assert got == [{"n": 5}, {"n": 6}]
+    flow = two.first.folder / "work/flow.yaml"
+    flow.write_text(
+        "name: flow\njobs:\n"
+        "  first:\n    command: sh -c 'echo of the first >$JOB_WORKSPACE/x'\n"
+        "    resources: {gpus: 1, gpu_type: t4}\n"
+        "  second:\n    command: sh -c 'cat $(dirname $REQUIRES_FILE)/../requires/first/x'\n"
+        "    requires: [first]\n    resources: {gpus: 1, gpu_type: t4}\n"
+    )
+    two.first.dshpc("workflow", "run", str(flow), "--wait").good()
+    jobs = json.loads(two.first.said("job", "list", "--json"))["jobs"]
+    (second,) = (it for it in jobs if it["name"] == "second")
+    assert Path(second["log"]).read_text() == "of the first\n"
+    wait_until(two.has_left_nothing, "nothing is left there", 20)
+
+
+def test_a_node_that_dies_leaves_nothing_and_the_job_runs_again(two: Two) -> None:
+    script = (
+        'echo run | tee -a "$JOB_WORKSPACE/runs"; [ "${SLURM_RESTART_COUNT:-0}" = 1 ] || sleep 300'
+    )
+    job, there = two.submitted("-t", NODE, "--", "sh", "-c", script)
+    log = there / "output.log"
+    wait_until(lambda: log.exists() and log.read_text() == "run\n", "it runs", 30)
+    two.second.kill(f"{PREFIX}add-slurm")
+    wait_until(lambda: two.state(job) == "COMPLETED", "it ran again", 240)
+    assert (there / "runs").read_text() == "run\n"
+    wait_until(lambda: f"it wrote on {NODE} did not come back" in log.read_text(), "it says so", 60)
+    assert "starts again" in log.read_text()
+    wait_until(two.has_left_nothing, "nothing is left there", 30)

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.cluster import Cluster, as_root, made, run, wait_until
 from tests.integration.conftest import docker
 from tests.integration.engines import Engine
+from tests.integration.test_ssh import Ssh, ended
 
 pytestmark = pytest.mark.engines(
     "docker",
@@ -138,10 +139,35 @@ def test_tasks_of_a_job_find_each_other_by_pmix(cluster: Cluster) -> None:
 def test_methods_are_judged_by_the_node_that_can(cluster: Cluster) -> None:
     said = cluster.dshpc("run", "--dry-run", "--gpu-type", "t4", "--gpus", "1", "--", "true").good()
     assert "gpu:t4:1" in said.stdout
+    # So are those of a workflow
+    steps, where = cluster.work / "steps.yaml", cluster.work / "where"
+    job = {
+        "command": "sh",
+        "args": ["-c", f"hostname >{where}"],
+        "resources": {"gpus": 1, "gpu_type": "t4"},
+    }
+    steps.write_text(json.dumps({"jobs": {"one": job}}))
+    cluster.dshpc("workflow", "run", str(steps), "--wait").good()
+    assert where.read_text().strip() == names(cluster)[2]
     refused = cluster.dshpc("run", "--gpus", "3", "--", "true")
     assert refused.code == 2
     assert "it needs 3 GPUs" in refused.stderr
     assert cluster.dshpc("run", "--wait", "--", "hostname").good()
+
+
+def test_ssh_enters_a_job_on_whichever_node(cluster: Cluster, tmp_path: Path) -> None:
+    """The first connection, later ones, and those by srun's stream, which other machines' nodes take."""
+    tmp_path.chmod(0o700)
+    ssh = Ssh(cluster, tmp_path)
+    node = names(cluster)[2]
+    said = "echo $(hostname) $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES"
+    where, job, gpu = ssh.said("gpu-t4", said).split()
+    assert (where, gpu) == (node, "0")
+    assert ssh.said("gpu-t4", said) == f"{node} {job} 0"
+    ssh.config.write_text(ssh.config.read_text().replace("ssh-proxy", "ssh-proxy --srun"))
+    assert ssh.said("gpu-t4", said) == f"{node} {job} 0"
+    assert ssh.run("gpu-t4", "cat", given="x" * 100_000).stdout == "x" * 100_000
+    ended(ssh)
 
 
 def test_a_slurmd_and_a_container_that_are_killed_come_back(cluster: Cluster) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import http.client
 import json
 import shlex
@@ -22,6 +24,7 @@ from tests.integration.shown import blocks, documented
 pytestmark = pytest.mark.engines("docker", "builtin")
 
 ADA, BOB = 4101, 4102
+REFUSED = "Protocol authentication error"
 SOCKET = "/run/dshpc/rest/slurmrestd.socket"
 # Asked from within a container, on the socket: prints the HTTP status
 _BY_SOCKET = f"""
@@ -92,7 +95,9 @@ def token(cluster: Cluster, uid: int, *options: str) -> str:
 
 @pytest.fixture
 def cluster(fresh: Cluster) -> tuple[Cluster, int]:
+    """Switched on in one that runs, as people do."""
     port = free_port()
+    fresh.configure("--simulate", "h100:2").good()
     fresh.configure("--simulate", "h100:2", "--rest", f"127.0.0.1:{port}").good()
     return fresh, port
 
@@ -181,14 +186,81 @@ def test_a_job_by_the_described_api(cluster: tuple[Cluster, int]) -> None:
         assert time.monotonic() < until
         time.sleep(0.2)
 
-    # A token outlives a restart of the cluster, as its key does; off, there is none
+    # A token outlives a restart of the cluster, as its key does
     fresh.dshpc("restart").good()
     assert root.http("GET", path)[0] == 200
+    # Without accounting there is none to ask
+    slurmdb = path.replace("/slurm/", "/slurmdb/")
+    assert root.http("GET", slurmdb)[0] == 404
+    assert "/slurmdb/" not in str(root.described)
+    # For the container's own programs alone; off, there is no token either
+    fresh.configure("--simulate", "h100:2", "--rest", "on").good()
+    told = json.loads(fresh.dshpc("status", "--json").good().stdout)["rest"]
+    assert (told["address"], told["socket"]) == (None, SOCKET)
+    assert fresh.said("python3", "-c", _BY_SOCKET, path, token(fresh, 0)) == "200"
+    assert _status_of(root, path) is None
     fresh.configure("--simulate", "h100:2", "--rest", "off").good()
     refused = fresh.dshpc("rest", "token")
     assert (refused.code, refused.stdout) == (2, "")
     assert "dshpc config set rest" in refused.stderr
     assert _status_of(root, path) is None
+
+
+def test_a_token_that_is_none_is_refused_and_harms_nobody(cluster: tuple[Cluster, int]) -> None:
+    """Expired, cut off, changed, signed by nobody or by another, for another user; and what is no token."""
+    fresh, port = cluster
+    good = token(fresh, 0, "--lifespan", "1h")
+    short = token(fresh, 0, "--lifespan", "1s")
+    version = json.loads(fresh.dshpc("status", "--json").good().stdout)["rest"]["version"]
+    path = f"/slurm/{version}/jobs"
+    running = fresh.said("pgrep", "-x", "slurmrestd|slurmctld").split()
+    head, body, signature = good.split(".")
+    mine = json.loads(_decoded(body))
+    assert mine["sun"] == "root"
+    forged = {
+        "nobody's": f"{_encoded({'alg': 'none', 'typ': 'JWT'})}.{body}.",
+        "nobody's, with a signature": f"{_encoded({'alg': 'none', 'typ': 'JWT'})}.{body}.{signature}",
+        "another's": _signed({**mine}, b"0" * 32),
+        "without a key": _signed({**mine}, b""),
+        "longer": f"{head}.{_encoded({**mine, 'exp': mine['exp'] + 9999})}.{signature}",
+        "without an end": f"{head}.{_encoded({'sun': 'root'})}.{signature}",
+        "cut off": good[:-20],
+        "without signature": f"{head}.{body}",
+        "no token": "token",
+        "signs": "a.b.c",
+        "a lot": "A" * 6000,
+    }
+    time.sleep(2.5)
+    assert Api(port, good).http("GET", path)[0] == 200
+    for what, made_up in {"expired": short, **forged}.items():
+        status, said = Api(port, made_up).http("GET", path)
+        assert (status, said["jobs"]) == (511, []), (what, said)
+        assert [each["error"] for each in said["errors"]] == [REFUSED], what
+        submitted = Api(port, made_up).http(
+            "POST", f"/slurm/{version}/job/submit", asked(fresh.work, "true")
+        )
+        assert submitted[0] == 511, (what, submitted)
+    assert fresh.said("squeue", "-h", "-a", "-t", "all", "-n", "by-rest") == ""
+    assert Api(port, good).http("GET", path)[0] == 200
+    assert fresh.said("pgrep", "-x", "slurmrestd|slurmctld").split() == running
+    for bad in ("0", "-5m", "5", "9999d", "x", ""):
+        wrong = fresh.dshpc("rest", "token", "--lifespan", bad)
+        assert (wrong.code, wrong.stdout) == (64, ""), bad
+        assert "must be a time such as 30m" in wrong.stderr
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _encoded(value: Mapping[str, Any] | bytes) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _signed(claims: Mapping[str, Any], key: bytes) -> str:
+    text = f"{_encoded({'alg': 'HS256', 'typ': 'JWT'})}.{_encoded(claims)}"
+    return f"{text}.{_encoded(hmac.digest(key, text.encode(), 'sha256'))}"
 
 
 def _status_of(api: Api, path: str) -> int | None:

@@ -15,7 +15,12 @@ from scripts.side_by_side import LINES, STAGES
 from tests.integration.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]
-CONFTEST = """
+CONFTEST = f"""
+    import sys
+
+    sys.path.insert(0, {str(ROOT)!r})
+    from scripts.side_by_side import pytest_runtest_teardown
+
     def pytest_addoption(parser):
         parser.addoption("--full", action="store_true")
         parser.addoption("--line")
@@ -99,7 +104,9 @@ INTERRUPTED = """
     def test_engine(container): waits(container)
     def test_others(container): waits(container)
     def test_jobs(container): waits(container)
-    def test_unit(container): waits(container)
+    def test_unit(container):
+        with pytest.raises(KeyboardInterrupt): waits(container)  # it takes it for its own
+    def test_unit_next(container): waits(container)
 """
 
 

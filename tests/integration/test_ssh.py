@@ -17,7 +17,9 @@ import pytest
 
 from tests.integration.cluster import ROOT, Cluster, Outcome, run, wait_until
 from tests.integration.commands import OWN_GROUP, environment
+from tests.integration.lan import Member, needs_namespaces, network
 from tests.integration.shown import Terminal, documented
+from tests.integration.ssh_server import Client, serving
 
 pytestmark = [pytest.mark.engines("docker", "builtin"), pytest.mark.timeout(600)]
 DOCKER_ALONE = pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
@@ -185,25 +187,40 @@ serve(made)
 """
 
 
-def test_what_an_editor_does(ssh: Ssh, tmp_path: Path) -> None:
-    """VS Code: a server that outlives the session that has started it, reached by forwarded sockets and
-    ports, while other sessions come and go."""
+# SOCKS5 (RFC 1928) without a login, to an address of version 4
+BY_SOCKS = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(bytes([5, 1, 0])); assert s.recv(2) == bytes([5, 0])
+s.sendall(bytes([5, 1, 0, 1, 127, 0, 0, 1]) + int(sys.argv[2]).to_bytes(2, "big"))
+assert s.recv(10)[1] == 0
+print(s.recv(99).decode())
+"""
+
+
+def server_left(ssh: Ssh) -> tuple[str, str]:
+    """SERVER, which a session has left behind: its port, and the home in which its socket lies."""
     start = "rm -f ~/s ~/s.port; setsid python3 ~/server.py ~/s </dev/null >/dev/null 2>&1 &"
     ssh.run("gpu", "cat >~/server.py", given=SERVER).good()
     ssh.said("gpu", start)
     wait_until(lambda: ssh.run("gpu", "test -s ~/s.port").code == 0, "the server is there")
     port, home = ssh.said("gpu", "echo $(cat ~/s.port); cd; pwd").split()
+    return port, home
+
+
+def test_what_an_editor_does(ssh: Ssh, tmp_path: Path) -> None:
+    """VS Code: a server that outlives the session that has started it, reached by forwarded sockets and
+    ports, and through a proxy (SOCKS), while other sessions come and go."""
+    port, home = server_left(ssh)
     local = tmp_path / "s"
-    with running(
-        ssh.started(
-            "-N", "-L", f"{local}:{home}/s", "-L", f"127.0.0.1:48622:127.0.0.1:{port}", "gpu"
-        )
-    ):
+    forwards = ("-L", f"{local}:{home}/s", "-L", f"127.0.0.1:48622:127.0.0.1:{port}", "-D", "48623")
+    with running(ssh.started("-N", *forwards, "gpu")):
         wait_until(local.exists, "the socket is forwarded")
         by_socket = run([sys.executable, "-c", ASK.format("UNIX", str(local))]).good().stdout
         where = ("127.0.0.1", 48622)
         by_port = run([sys.executable, "-c", ASK.format("INET", where)]).good().stdout
-        assert by_socket == by_port
+        by_proxy = run([sys.executable, "-c", BY_SOCKS, "48623", port]).good().stdout
+        assert by_socket == by_port == by_proxy
         pid, job, gpu = by_socket.split()
         assert ssh.said("gpu", "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES") == f"{job} {gpu}"
         assert ssh.said("gpu", f"ps -o args= -p {pid}").startswith("python3")
@@ -420,6 +437,72 @@ def test_another_machine_comes_through_this_one(ssh: Ssh, tmp_path: Path) -> Non
     assert run(line, env=env).good().stdout == "ssh-gpu\n"
 
 
+class Laptop(Ssh):
+    """A machine that reaches this one, `workstation`, by a network of the test's."""
+
+    def __init__(self, ssh: Ssh, member: Member, workstation: Member, client: Client) -> None:
+        self.cluster, self.home, self.member, self.client = ssh.cluster, ssh.home, member, client
+        self.key = re.findall(r"IdentityFile (.*)", ssh.config.read_text())[0]
+        argv = [str(ROOT / "dshpc"), "ssh-config", "--through", "workstation"]
+        block = run([*argv, "--dir", str(ssh.cluster.folder)]).good().stdout
+        before = (client.folder / "config").read_text()
+        host = f"Host workstation\n  HostName {workstation.address}\n  ServerAliveInterval 0\n"
+        client.says("config", f"{block}{host}{before}")
+
+    def argv(self, *words: str) -> list[str]:
+        options = ("-i", self.key, "-o", "BatchMode=yes")
+        return self.member.argv("env", self.client.path, "ssh", *options, *words)
+
+
+@pytest.mark.timeout(1500)
+def test_a_laptop_that_sleeps_comes_back_into_its_job(
+    standard: Cluster, tmp_path: Path, full: bool
+) -> None:
+    """Its network is gone for half a minute, ten with --full: the connections go on. One that was switched
+    off meanwhile connects again, and finds what its editor has left. No connection is gone for the job."""
+    needs_namespaces()
+    asleep_s = 600 if full else 30
+    tmp_path.chmod(0o700)
+    ssh = Ssh(standard, tmp_path, "--linger", "20s")
+    _, home = server_left(ssh)
+    (tmp_path / "hidden").mkdir()
+    with (
+        network("laptop", "host") as (member, workstation),
+        serving(workstation, tmp_path / "sshd", tmp_path / "hidden") as client,
+    ):
+        laptop, local = Laptop(ssh, member, workstation, client), tmp_path / "s"
+        forward = ("-N", "-L", f"{local}:{home}/s", "gpu")
+        ask = [sys.executable, "-c", ASK.format("UNIX", str(local))]
+        with (
+            running(laptop.started("gpu", "echo $SLURM_JOB_ID; exec cat")) as window,
+            running(laptop.started(*forward)) as ports,
+        ):
+            assert window.stdin is not None
+            assert window.stdout is not None
+            job = window.stdout.readline().strip()
+            wait_until(local.exists, "the socket is forwarded")
+            server = run(ask).good().stdout
+            assert server.split()[1] == job
+            with member.unplugged():
+                time.sleep(asleep_s - 25)
+                window.stdin.write("typed in its sleep\n")
+                window.stdin.flush()
+                time.sleep(25)
+                assert (window.poll(), ports.poll()) == (None, None)
+                assert laptop.jobs() == {job: "ssh-gpu RUNNING"}
+            assert window.stdout.readline() == "typed in its sleep\n"
+            assert run(ask).good().stdout == server
+            with member.unplugged():
+                window.kill()
+                ports.kill()
+        assert laptop.said("gpu", "echo $SLURM_JOB_ID") == job
+        local.unlink()
+        with running(laptop.started(*forward)):
+            wait_until(local.exists, "the socket is forwarded again")
+            assert run(ask).good().stdout == server
+    ended(ssh)
+
+
 def test_what_the_page_shows(standard: Cluster, tmp_path: Path) -> None:
     programs, home = tmp_path / "bin", tmp_path / "home"
     for folder in (programs, home):
@@ -490,7 +573,10 @@ def test_two_users_reach_their_own_sessions_alone(users: tuple[User, User]) -> N
     assert [line[0] for line in lines] == [ADA, BOB]
     assert lines[0][1] != lines[1][1]
     try:
-        # Their homes are the machine's
+        # Their homes are the machine's, and the sockets in them: who has a job there needs no engine
+        for one in users:
+            without = run(one.argv("gpu", "id -un"), env={"DOCKER_HOST": "unix:///nowhere"})
+            assert (without.good().stdout, without.stderr) == (f"{one.name}\n", "")
         place = f"{lines[0][2]}/.local/state/dshpc-ssh-{ada.cluster.prefix}"
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}/gpu.sock')"
         for script in (

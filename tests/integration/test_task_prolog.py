@@ -246,6 +246,23 @@ def test_a_job_without_the_submitters_variables(tmp_path: Path, shell: str) -> N
     assert odd == {"PATH": "/usr/bin:/bin"}
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_job_from_before_its_user_had_his_own_home(tmp_path: Path, shell: str) -> None:
+    """Queued while the cluster kept homes: it would write where nobody looks any more."""
+    kept = {"HOME": "/var/lib/dshpc/home/ada", "SLURM_JOB_USER": "root"}
+    own = {"HOME": str(Path("~root").expanduser())}
+    assert told(tmp_path, None, kept, shell) == own
+    # Not a folder of the job's own choice, nor a step of a job, nor of one whom nobody knows
+    for other in (
+        {**kept, "HOME": "/var/lib/dshpc/home/ada/sub"},
+        {**kept, "HOME": own["HOME"]},
+        {**kept, "SLURM_STEP_ID": "0"},
+        {**kept, "SLURM_JOB_USER": "nobody-of-this-name"},
+        {**kept, "SLURM_JOB_USER": ""},
+    ):
+        assert told(tmp_path, None, other, shell) == {}
+
+
 VALUE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
 
 

@@ -101,3 +101,51 @@ def test_what_ends_us_ends_the_client(terminal: tuple[int, int]) -> None:
     assert child.wait(60) == 5
     for handle in terminal:
         os.close(handle)
+
+
+# What the engine's client says of a container that it does not reach
+
+SAYS = "Error response from daemon: No such container: c"
+KEEPS = (
+    "import sys; from dshpc_setup.cli.exec_session import Session; "
+    "session = Session({argv!r}, ['false'], 'direct'); code, _ = session.run(); "
+    "sys.stdout.write(session.said.decode()); sys.exit(code)"
+)
+
+
+def test_it_is_kept_for_who_tells_the_reason() -> None:
+    child = started(KEEPS, f"echo {SAYS} >&2; exit 1", subprocess.PIPE, subprocess.PIPE)
+    assert child.communicate(timeout=60) == (f"{SAYS}\n".encode(), b"")
+    assert child.returncode == 1
+
+
+def test_a_programs_words_arrive_as_they_are() -> None:
+    script = f"printf 'x\\033[2J\\r%s\\n' '{SAYS}' >&2; seq 20000 >&2; echo out; exit 7"
+    child = started(KEEPS, script, subprocess.PIPE, subprocess.PIPE)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (7, b"out\n")
+    assert err.startswith(b"x\x1b[2J\r" + SAYS.encode())
+    assert err.endswith(b"\n19999\n20000\n")
+
+
+def test_a_long_text_that_begins_so_is_a_programs_own() -> None:
+    script = f"echo {SAYS} >&2; seq 5000 >&2"
+    child = started(KEEPS, script, subprocess.PIPE, subprocess.PIPE)
+    assert child.communicate(timeout=60)[1].splitlines()[::5000] == [SAYS.encode(), b"5000"]
+
+
+def test_both_streams_of_one_file_stay_in_their_order(tmp_path: Path) -> None:
+    script = "for i in 1 2 3 4 5 6 7 8 9; do echo out$i; echo err$i >&2; done"
+    with (tmp_path / "log").open("wb") as file:
+        child = started(KEEPS, script, file.fileno(), file.fileno())
+        assert child.wait(60) == 0
+    wanted = [f"{name}{number}" for number in range(1, 10) for name in ("out", "err")]
+    assert (tmp_path / "log").read_text().split() == wanted
+
+
+def test_where_nobody_reads_stderr_any_more_it_ends() -> None:
+    child = started(KEEPS, "while echo x >&2; do :; done; exit 9", None, subprocess.PIPE)
+    assert child.stderr is not None
+    child.stderr.read(2)
+    child.stderr.close()
+    assert child.wait(60) == 128 + signal.SIGPIPE

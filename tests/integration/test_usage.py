@@ -6,6 +6,10 @@ import json
 import os
 import random
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +26,8 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.usage import ledger, live
-from tests.integration.cluster import Cluster, as_user, wait_until
+from tests.integration.cluster import Cluster, Standards, as_user, made, wait_until
+from tests.integration.engines import Engine
 from tests.integration.shown import documented
 from tests.integration.test_nvml_standin import Describe, describe, library
 
@@ -189,6 +194,47 @@ def test_a_driver_that_hangs_costs_its_samples_alone(
     first, second = end(sampler, 50)["use"]["gpus"]
     # What the first card said before the second one hung counts
     assert (first["measured_s"], second["measured_s"]) == (30.0, 15.0)
+
+
+def test_a_clock_that_is_set_back_costs_no_measure(sampler: Sampler, tmp_path: Path) -> None:
+    """Nor is what is used idle then."""
+    says(tmp_path, CARD.format(0, 10, 50, 1000), CARD.format(1, 10, 0, 1000))
+    for at in range(1, 9):
+        sampler.pass_once(at * 15.0, BEGAN + at * 15.0 - (3600 if at > 2 else 0))
+        assert [gpu.index for _, gpu, _ in live.read(None, sampler.folder).idle()] == []
+    first, second = end(sampler, 120)["use"]["gpus"]
+    assert (first["measured_s"], second["measured_s"]) == (120.0, 120.0)
+    assert (first["mean_percent"], first["peak_percent"], second["peak_percent"]) == (50.0, 50, 0)
+
+
+def test_ten_thousand_jobs_that_ended_unseen_are_all_written_down(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Once, though who writes them down is killed on the way; and within what a sample may take."""
+    assert sampler.log is not None
+    many, notes = 10_000, Path(sampler.folder) / "run"
+    shutil.rmtree(notes)
+    request.addfinalizer(lambda: shutil.rmtree(memory))
+    memory = tempfile.mkdtemp(dir="/dev/shm")  # to remove so many files takes long on some disks
+    notes.symlink_to(memory)
+    at = [time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(BEGAN + each)) for each in (0, 60)]
+    line = ENDED.format(at[0], at[1], at[0], at[0])
+    with open(sampler.log, "a", encoding="utf-8") as file:
+        for own in range(1, many + 1):
+            (notes / f"{own}.0").write_text(f"start 0 {BEGAN} 0 0 GPU-0 /dev/null\n")
+            file.write(line.replace("JobId=7 ", f"JobId={own} "))
+    began = time.monotonic()
+    with monkeypatch.context() as killed:
+        killed.setattr(sampler, "_forget", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            sampler.pass_once(1e6, BEGAN + 100)
+    sampler.__post_init__()
+    sampler.pass_once(2e6, BEGAN + 110)
+    assert time.monotonic() - began < 60
+    (told,) = ledger.all_sums(None, sampler.folder)
+    assert (told.jobs, told.held_s) == (many, many * 60.0)
+    assert {job.own for job in ledger.newest_first(None, sampler.folder)} == {*range(1, many + 1)}
+    assert list(notes.iterdir()) == []
 
 
 def test_an_idle_job_is_warned_and_then_ended(sampler: Sampler, tmp_path: Path) -> None:
@@ -362,3 +408,104 @@ def test_gpu_seconds_are_those_of_a_ledger(fresh: Cluster) -> None:
     plain = next(job for job in kept if told[job][0] and "_" not in job)
     fresh.said("sh", "-c", ": >/var/lib/dshpc/state/jobcomp/jobs.log")
     assert listed(fresh, kept[plain][0])[plain]["use"] is not None
+
+
+SERVICE = "/run/dshpc/services/use"
+IDLE = "until [ -e never ]; do sleep 0.5; done"
+_EARLIER = """
+import pathlib
+pathlib.Path("live.json").unlink(missing_ok=True)
+for notes in pathlib.Path("run").iterdir():
+    words = (line.split(" ") for line in notes.read_text().splitlines())
+    lines = [" ".join((*each[:2], str(int(each[2]) - 60), *each[3:])) for each in words]
+    notes.write_text("\\n".join(lines) + "\\n")
+"""
+
+
+def seen_by_the_stand_in(cluster: Cluster, library: Path, used: Sequence[int]) -> None:
+    """The service takes the made-up GPUs for real ones, which a real library says are `used` so much; and
+    what runs has begun a minute earlier."""
+    facts = json.loads(cluster.said("cat", f"{STATE}/../facts.json"))
+    cards = (
+        CARD.format(gpu["index"], 10, percent, 1000).replace(
+            f"uuid=GPU-{gpu['index']}", f"uuid={gpu['uuid']}"
+        )
+        for gpu, percent in zip(facts["gpus"]["devices"], used, strict=True)
+    )
+    says(cluster.work, *cards)
+    copied = cluster.work / "libnvidia-ml.so.1"
+    copied.write_bytes((library / copied.name).read_bytes())
+    facts["gpus"]["simulated"] = False
+    (cluster.work / "facts.json").write_text(json.dumps(facts))
+    cluster.said("cp", f"{cluster.work}/facts.json", f"{STATE}/../facts.json")
+    words = f"export LD_LIBRARY_PATH={cluster.work} DSHPC_STANDIN_NVML={cluster.work}/nvml.txt"
+    cluster.said("sed", "-i", f"2i {words}", f"{SERVICE}/run")
+    cluster.said("s6-svc", "-wd", "-T", "60000", "-d", SERVICE)
+    cluster.said("sh", "-euc", 'cd "$1"; exec python3 -c "$2"', "sh", STATE, _EARLIER)
+    cluster.said("s6-svc", "-wu", "-T", "60000", "-u", SERVICE)
+
+
+@pytest.mark.engines("builtin", "docker")
+def test_who_idles_is_named_told_and_ended_and_who_works_is_not(
+    engine: Engine, standards: Standards, library: Path
+) -> None:
+    """On a cluster: a batch job and an srun that never use their GPU, and a job that does."""
+    standards(engine)  # whose image it has
+    with made("idles", engine=engine) as cluster:
+        release = ("--idle-gpu", "1m", "--release-idle", "1m")
+        cluster.configure("--simulate", "h100:3", *release).good()
+        works = cluster.submit("--gres=gpu:1", script=IDLE)
+        wait_until(lambda: cluster.job_state(works)[0] == "RUNNING", "the first GPU is held")
+        idles = cluster.submit("--gres=gpu:1", "--requeue", script=IDLE)
+        wait_until(lambda: cluster.job_state(idles)[0] == "RUNNING", "the second one is")
+        argv = ("srun", "--gres=gpu:1", "-D", str(cluster.work), "sh", "-c", f"echo began; {IDLE}")
+        step = subprocess.Popen(cluster.within(*argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True)  # fmt: skip
+        try:
+            wait_until(lambda: len(cluster.said("ls", f"{STATE}/run").split()) == 3, "all run")
+            seen_by_the_stand_in(cluster, library, (50, 0, 0))
+            wait_until(lambda: "the job is ended in" in cluster.output(idles), "it is told", 90)
+            assert cluster.job_state(idles)[0] == "RUNNING", "it has time to use its GPU"
+            found = named(cluster)
+            assert idles in found
+            assert len(found) == 2
+            assert works not in found
+            wait_until(lambda: cluster.job_state(idles)[0] == "CANCELLED", "it is ended", 90)
+            said = step.communicate(timeout=60)
+        finally:
+            step.kill()
+        assert step.returncode != 0
+        assert said[0] == "began\n"
+        for told in (cluster.output(idles), said[1]):
+            assert "setting release_idle: 1m" in told
+            assert told.index("is ended in") < told.index(
+                "the job is ended: its GPUs have not been used"
+            )
+        assert cluster.job_state(works)[0] == "RUNNING"
+        assert "idle" not in cluster.output(works)
+        cluster.said("scancel", works)
+
+        def written() -> dict[str, Any]:
+            jobs = json.loads(cluster.dshpc("job", "list", "--all", "--json").good().stdout)["jobs"]
+            return {job["id"]: job["use"] for job in jobs if job["use"] is not None}
+
+        wait_until(lambda: {works, idles} <= written().keys(), "what they have used is known")
+        peaks = {job: written()[job]["gpus"][0]["peak_percent"] for job in (works, idles)}
+        assert peaks == {works: 50, idles: 0}
+        (row,) = json.loads(cluster.dshpc("usage", "--json").good().stdout)["rows"]
+        assert 0 < row["gpu_seconds_used"] < row["gpu_seconds_measured"]
+
+
+def named(cluster: Cluster) -> set[str]:
+    """Jobs whose GPUs `status`, `gpus`, `doctor` and the metrics call idle: the same ones."""
+    told = json.loads(cluster.dshpc("status", "--json").stdout)["idle_gpus"]
+    jobs = {each["job"] for each in told}
+    gpus = json.loads(cluster.dshpc("gpus", "--json").stdout)
+    assert {each["job"] for each in gpus["idle_gpus"]} == jobs
+    doctor = json.loads(cluster.dshpc("doctor", "--json", "--only", "DSH-SL-058").stdout)
+    (found,) = (each for each in doctor["findings"] if each["id"] == "DSH-SL-058")
+    assert found["state"] == "warn"
+    assert all(f"job {job} " in "\n".join(found["evidence"]) for job in jobs)
+    idle = re.findall(r"(?m)^dshpc_gpu_idle_seconds\{", cluster.dshpc("metrics").stdout)
+    assert len(idle) == len(jobs)
+    return jobs

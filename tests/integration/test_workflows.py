@@ -76,8 +76,7 @@ def cluster(engine: Engine) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _nothing_left(cluster: Cluster) -> Iterator[None]:
     yield
-    cluster.said("scancel", "--user=root")
-    wait_until(lambda: not cluster.said("squeue", "-h", "-a"), "the queue is empty")
+    cluster.empty_queue()
 
 
 def _method(one: Cluster, name: str, script: str, **more: Any) -> None:

@@ -47,6 +47,13 @@ SLURM = (
         "credential data mismatch",
         "invalid job credential",
     ),
+    # dbd_conn.c and sacctmgr (24.11, 26.05): slurmdbd is away
+    sign(
+        "SL-057",
+        r"\bslurmdbd\(\w+\) at \S+ is down\b",
+        r"\bsending persistinit msg: (?:connection|no route|operation timed)",
+        "association database appears down",
+    ),
     sign(
         "SL-028 SL-026",
         r"\b(?:expired|rewound) credential",

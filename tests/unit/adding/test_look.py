@@ -83,3 +83,10 @@ def test_what_lacks_a_tool() -> None:
 )
 def test_what_is_good(told: dict[str, str]) -> None:
     look.refuse(Found(_TOLD | told), HOST)
+
+
+def test_shapes_of_what_stands_in_commands_of_ours() -> None:
+    found = look.parse(
+        "dshpc-look: node -h\ndshpc-look: engine x\ndshpc-look: node lab7\ndshpc-look: engine podman\n"
+    )
+    assert (found["node"], found["engine"]) == ("lab7", "podman")

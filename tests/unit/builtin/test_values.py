@@ -261,8 +261,12 @@ def test_a_file_of_ports_that_is_damaged_is_left_and_told(tmp_path: Path) -> Non
 
 
 def test_who_has_an_id_of_the_range_is_in_the_container() -> None:
-    assert ports.lent_ids("  0  1000  1\n  1  100000  65536\nbroken\n") == (range(100000, 165536),)
-    assert ports.lent_ids("0 0 4294967295\n") == (), "who looks sees every process then"
+    former = "  0  1000  1\n  1  100000  65536\nbroken\n"
+    assert ports.lent_ids(former, 1000) == (range(100000, 165536),)
+    # As map_lines has them: root is the first of the range
+    now = "0 100000 1001\n1001 1001 1\n1002 101001 64535\n"
+    assert ports.lent_ids(now, 1001) == (range(100000, 101001), range(101001, 165536))
+    assert ports.lent_ids("0 0 4294967295\n", 0) == (), "who looks sees every process then"
 
 
 @pytest.mark.parametrize(

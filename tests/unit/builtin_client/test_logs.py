@@ -1,4 +1,4 @@
-"""`logs` of the built-in engine: the bytes of a container's log."""
+"""`logs` of the built-in engine: the bytes of a container's log; and `exec` in one that does not run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup import engine_client
 from dshpc_setup.builtin.archive import Unpacked
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.rootfs import Rootfs
@@ -56,3 +57,17 @@ def test_a_time_that_is_none_is_told(capfdbinary: pytest.CaptureFixture[bytes], 
     told = capfdbinary.readouterr()
     assert told.out == b""
     assert b"invalid value for --since" in told.err
+
+
+@pytest.mark.parametrize("name", ["lab-slurm", "none"])
+def test_who_tells_by_himself_that_it_is_down_is_told_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(engine_client.QUIET, "1")
+    assert main.main(["exec", name, "true"]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_all_others_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["exec", "none", "true"]) == 1
+    assert capsys.readouterr().err.startswith(engine_client.SAYS)

@@ -594,6 +594,28 @@ DESCRIBED = {
 }
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_the_engine_said_is_shown_where_no_other_reason_is_known(
+    is_there: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(RUNTIME))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setattr(Session, "run", lambda _: (1, 0))
+    monkeypatch.setattr(Session, "said", b"Error response from daemon: it is so\n")
+    there, gone = Answer(json.dumps([DESCRIBED])), Answer("[]", 1, "Error: No such container: c")
+    fake = FakeMachine(commands={"docker inspect": there if is_there else gone})
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: fake)
+    assert exec_command.main(["exec", "true"]) == (1 if is_there else 2)
+    err = capfd.readouterr().err
+    assert ("Error response from daemon: it is so\n" in err) is is_there
+    assert ("Start it" in err) is not is_there
+
+
 def test_a_folder_that_was_removed_under_us_is_named_as_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ def _hint(command: str, storage: str, scron: str, code: int = 0, ping: str = UP)
 
 
 @pytest.mark.parametrize("storage", ["(null)", "accounting_storage/none"])
-@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport"])
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "sshare"])
 def test_without_accounting(command: str, storage: str) -> None:
     said = _hint(command, storage, "enable")
     assert said is not None
@@ -35,7 +35,7 @@ def test_without_accounting(command: str, storage: str) -> None:
     assert "dshpc config set accounting on" in said
 
 
-@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "sbatch"])
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "sshare", "sbatch"])
 def test_where_it_does_not_answer_that_is_said(command: str) -> None:
     said = _hint(command, "accounting_storage/slurmdbd", "", ping=UP.replace("UP", "DOWN"))
     assert said is not None
@@ -48,7 +48,7 @@ def test_without_scron() -> None:
     assert "ScronParameters=enable" in said
 
 
-@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "scrontab"])
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "sshare", "scrontab"])
 def test_where_it_is_there_the_fault_is_another(command: str) -> None:
     assert _hint(command, "accounting_storage/slurmdbd", "enable,jobs_to_keep=3") is None
     assert _hint(command, "(null)", "(null)", code=1) is None  # nobody knows

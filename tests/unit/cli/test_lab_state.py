@@ -40,7 +40,27 @@ def test_what_the_cluster_cannot_give_is_refused_before_packages_are_installed(
 
     monkeypatch.setattr(job_server, "ask", refuse)
     monkeypatch.setattr(environments, "_make", make)
-    here = Cluster({"work": str(tmp_path)}, str(tmp_path), None)
+    here = Cluster({"work": str(tmp_path), "container": "c"}, str(tmp_path), None)
     with pytest.raises(DshpcError, match="not 9"):
         job_server._request(job_server.Line(job_server.LAB, CommandLine(gpus="9")), here, "0" * 48)
     assert asked == [("submit", True)]
+
+
+@pytest.mark.parametrize("name", ["work", "home", "elsewhere"])
+def test_it_shows_the_folder_in_which_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Where jobs see it: in the work folder, a home or one of `mounts`."""
+    for each in ("work", "home/project", "elsewhere"):
+        (tmp_path / each).mkdir(parents=True)
+    runtime = {"work": f"{tmp_path}/work", "homes": [f"{tmp_path}/home"], "container": "c"}
+    here = Cluster(runtime, str(tmp_path), None)
+    at = tmp_path / ("home/project" if name == "home" else name)
+    monkeypatch.chdir(at)
+    line = job_server.Line(job_server.LAB, CommandLine())
+    request = job_server._built(line, here, "0" * 48, dry=True)
+    seen = str(at if name != "elsewhere" else tmp_path / "work")
+    assert request.cwd == seen
+    assert f"--ServerApp.root_dir={seen}" in request.argv
+    said = capsys.readouterr().err
+    assert ("this folder is not in the work folder or homes" in said) == (name == "elsewhere")

@@ -9,7 +9,7 @@ from pathlib import Path
 import dshpc_setup
 
 _TOP = Path(dshpc_setup.__file__).parent
-_STARTS = ("cli.exec", "cli.exec_session", "builtin_client.executing")
+_STARTS = ("cli.exec", "cli.exec_session", "cli.exec_streams", "builtin_client.executing")
 _HEAVY = {
     *("typing", "collections", "dataclasses", "enum", "functools", "inspect", "pathlib", "re"),
     *("shutil", "subprocess", "tempfile", "threading", "urllib", "ctypes"),

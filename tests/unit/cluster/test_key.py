@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dshpc_setup.cluster import key
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm.nodes import Node
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
 SAID = {
@@ -149,3 +151,37 @@ def test_the_containers_own_words_follow(project: Project) -> None:
         "See the cluster's state: dshpc status",
         "See what the cluster says: dshpc logs",
     )
+
+
+def test_nodes_elsewhere_get_no_job_until_they_have_joined_anew() -> None:
+    """Also one that was away, which has to do something, too; not one that somebody has taken out."""
+    slurm = Slurms({"lab2": "idle", "lab3": "down*", "lab4": "drained"})
+    with key._taken_out(slurm, ("lab2", "lab3", "lab4")):  # type: ignore[arg-type]
+        assert slurm.done == [("drain", "lab2"), ("drain", "lab3")]
+    assert slurm.done[2:] == []
+
+
+def test_where_the_key_stays_they_are_as_they_were() -> None:
+    slurm = Slurms({"lab2": "idle"})
+    with pytest.raises(DshpcError), key._taken_out(slurm, ("lab2",)):  # type: ignore[arg-type]
+        raise DshpcError("no")
+    assert slurm.done == [("drain", "lab2"), ("undrain", "lab2")]
+
+
+class Slurms:
+    def __init__(self, states: dict[str, str]) -> None:
+        self.states, self.done = states, list[tuple[str, str]]()
+
+    def nodes(self, **_: object) -> Told:
+        return Told(tuple(Node(name, state) for name, state in self.states.items()))
+
+    def drain(self, node: str, *_: object, **__: object) -> None:
+        self.done.append(("drain", node))
+
+    def undrain(self, node: str, **_: object) -> None:
+        self.done.append(("undrain", node))
+
+
+@dataclass
+class Told:
+    value: tuple[Node, ...]

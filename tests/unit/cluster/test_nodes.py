@@ -53,6 +53,18 @@ def test_one_that_is_up() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("silent", "code", "said"),
+    [(None, 64, "has no node x"), (targets.DOWN, 3, "is not known: the cluster is down")],
+)
+def test_a_node_is_called_unknown_only_where_all_are_known(
+    silent: str | None, code: int, said: str
+) -> None:
+    with pytest.raises(DshpcError) as refused:
+        NodesNow((told(LINE),), silent).named("x")
+    assert (refused.value.exit_code, said in refused.value.brief) == (code, True)
+
+
 def test_one_that_is_down_was_seen_last_when_slurm_set_it_so() -> None:
     found = told(DOWN)
     assert (found.state, found.last_seen, found.reason) == (
@@ -71,9 +83,9 @@ def test_one_that_never_registered_is_unknown() -> None:
 def test_one_elsewhere_says_that_its_work_folder_is_another() -> None:
     own = Offer("lab9", 8, 1024, own_work=True)
     for each, count in ((own, 1), (replace(own, own_work=False), 0)):
-        line = f"{LINE} Extra={far.packed(json.dumps(each.to_json()))} "
-        assert len(told(line, None).notes) == count
-    assert told(f"{LINE} Extra=dshpc1:junk ", None).notes == ()
+        line = f"{LINE} Extra={far.packed(json.dumps(each.to_json()) + chr(10) + 'places')} "
+        assert len(told(line, None).work) == count
+    assert told(f"{LINE} Extra=dshpc1:junk ", None).work == ()
 
 
 def test_one_elsewhere_is_resumed_by_slurm_alone(

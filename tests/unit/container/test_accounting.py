@@ -121,6 +121,28 @@ def run_of(paths: Paths, machine: FakeMachine, **settings: str) -> Run:
     return Run(machine, paths, Status(paths, print, live=False), chosen, (0, 0))
 
 
+@pytest.mark.parametrize(
+    ("setting", "told", "runs", "wanted"),
+    [
+        ("off", None, False, True),
+        ("on", {"port": 6819}, True, True),
+        ("on", None, False, False),
+        ("off", {"port": 6819}, True, False),
+        ("off", None, True, False),  # switched on, and killed
+        ("on", {"port": 6819}, False, False),  # switched off, and killed
+    ],
+)
+def test_a_switch_that_was_killed_is_told_by_what_runs(
+    tmp_path: Path, setting: str, told: object, runs: bool, wanted: bool
+) -> None:
+    paths = Paths(str(tmp_path))
+    os.makedirs(f"{paths.run}/database")
+    if runs:
+        Path(paths.database_conf).touch()
+    run = run_of(paths, FakeMachine(), accounting=setting)
+    assert accounting.is_as_wanted(run, told) is wanted
+
+
 def test_what_could_not_come_up_is_refused_before_anything_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

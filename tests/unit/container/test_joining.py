@@ -7,11 +7,13 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dshpc_setup.container import joining, key_set, users
+from dshpc_setup.container import daemons, joining, key_set, users
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.slurm.nodes import FORMER_KEY, Node
 from dshpc_setup.slurm.paths import Paths
 
 OWN = (os.getuid(), os.getgid())
@@ -59,3 +61,30 @@ def test_a_damaged_one_changes_nothing(paths: Paths, text: str) -> None:
     with pytest.raises(DshpcError):
         joining.take(paths, OWN, text)
     assert before == (Path(paths.key).read_bytes(), (Path(paths.state) / "users").read_text())
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_node_with_the_former_key_does_not_take_itself_back(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    """For a minute it still could."""
+    machine: Any = None
+    found = Node("lab2", "idle+drain", FORMER_KEY, flags=("IDLE", "DRAIN"))
+    monkeypatch.setattr(daemons, "show_node", lambda *_: found)
+    joining.take(paths, OWN, given(a_key("a")))
+    if anew:
+        joining.take(paths, OWN, given(a_key("b")))
+        joining.refuse_former_key(machine, paths, "lab2")
+        joining.settle(paths)
+    with pytest.raises(DshpcError, match="was changed while this node was away") as caught:
+        joining.refuse_former_key(machine, paths, "lab2")
+    assert any("--join TOKEN" in step for step in caught.value.resolution)
+
+
+def test_a_start_that_fails_names_the_key_too_and_once() -> None:
+    with pytest.raises(DshpcError, match="no answer") as caught, joining.explained():
+        raise DshpcError("no answer", "", ("See the log.",))
+    assert [bool("key" in step) for step in caught.value.resolution[:2]] == [False, True]
+    with pytest.raises(DshpcError) as caught, joining.explained():
+        raise DshpcError("former key", "", joining.join_anew())
+    assert len(caught.value.steps) == 2

@@ -94,6 +94,16 @@ def test_what_is_kept_is_copied_first(paths: Paths) -> None:
     assert users.kept(paths) == ()
 
 
+def test_links_and_empty_folders_are_kept_as_well(paths: Paths) -> None:
+    kept(paths).unlink()
+    (found,) = own_homes.all_kept(paths, [ADA])
+    assert found.files == 0
+    Path(paths.homes, "ada/data").symlink_to("/")
+    (found,) = own_homes.all_kept(paths, [ADA])
+    assert (found.files, found.bytes) == (1, 1)
+    assert own_homes.why_not(paths, ADA, ("/home",)) == "kept files"
+
+
 def test_a_home_that_is_kept_again_is_copied_again(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from dshpc_setup.cluster import start
 from dshpc_setup.container import reconfigure, status
+from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.settings import LIVE_FILE, Settings
 from dshpc_setup.slurm.paths import ASK, Paths
 
 
@@ -56,6 +59,20 @@ def test_two_at_once_are_refused(paths: Paths, name: str) -> None:
         error = refused(paths)
     assert error.exit_code == Exit.INCOMPLETE
     assert "changed already" in error.brief
+
+
+def test_one_that_is_killed_leaves_the_settings_for_not_read(paths: Paths) -> None:
+    """And the rest of the status as it was, which people see meanwhile."""
+    read = {"slurm.conf": "a", LIVE_FILE: "b"}
+    told(paths, phase="ready", ready=True, config_sha256=read)
+    before = json.loads(Path(paths.status).read_text())
+    quiet = status.Status(paths, print, live=False)
+    run = Run(LocalMachine(paths.root), paths, quiet, Settings(), (0, 0), restored=True)
+    reconfigure._say_begun(run, before)
+    now = json.loads(Path(paths.status).read_text())
+    assert now == {**before, "config_sha256": {"slurm.conf": "a", LIVE_FILE: ""}}
+    assert not start._has_read(now, Settings())
+    assert start._has_read({"config_sha256": Settings().live_digests()}, Settings())
 
 
 def in_force(paths: Paths) -> Path:

@@ -112,6 +112,34 @@ def test_a_trial_leaves_no_folder(
     assert not (tmp_path / "run/dshpc/trial").exists()
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_key_that_the_start_would_make_is_no_reason_to_refuse_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """`rest` switched on in a cluster that runs."""
+    paths = _trial_paths(tmp_path, monkeypatch)
+    if is_there:
+        Path(paths.rest_key).write_bytes(bytes(32))
+    text = f"{TEXT}AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={Paths().rest_key}\n"
+    given: list[tuple[str, int | None]] = []
+
+    class Reads(Slurmctld):
+        def start_daemon(self, argv: Sequence[str], **how: Any) -> int:
+            conf = Path(argv[argv.index("-f") + 1]).read_text()
+            key = str(slurm_conf.last(conf, "AuthAltParameters")).removeprefix("jwt_key=")
+            size = len(Path(key).read_bytes()) if key.startswith(str(tmp_path)) else None
+            given.append((key, size))
+            return super().start_daemon(argv, **how)
+
+    machine = Reads("Running as primary controller\n")
+    assert (
+        trial.trial_error(machine, Candidate({**TEXTS, "slurm.conf": text}, {}, {}), paths) is None
+    )
+    ((key, size),) = given
+    assert (key == Paths().rest_key, size) == (is_there, None if is_there else 32)
+    assert Path(paths.rest_key).exists() == is_there
+
+
 def test_a_trial_that_cannot_begin_leaves_no_folder_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

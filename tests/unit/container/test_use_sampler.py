@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from dshpc_setup.jobs.allocated_gpus import PLACES_FILE, Places
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Place, Settings
 from dshpc_setup.slurm.client import Slurm
-from dshpc_setup.usage import ledger, live
+from dshpc_setup.usage import ledger, live, runs
 from dshpc_setup.usage.records import HeldGpu
+from dshpc_setup.usage.runs import Run
 
 BEGAN = 1_795_000_000
 TOLD = "JobId={}\n   JOB_GRES=gpu:t4:1\n"
@@ -177,6 +179,20 @@ def test_one_that_slurm_never_says_is_written_down_without(lab: Lab) -> None:
     assert lab.written() == {7: []}
 
 
+def test_of_nodes_on_one_machine_a_short_job_on_several_counts_all_its_gpus(lab: Lab) -> None:
+    """Its step's note has the places of one of them; a sample may have seen that, and Slurm no more."""
+    lab.sampler.settings = Settings(nodes=2, place=Place("controller"))
+    notes = Path(lab.sampler.folder) / "run"
+    for own in (7, 8):
+        (notes / f"{own}.0").write_text(f"start 0 {BEGAN} 0 0 GPU-own /dev/null\n")
+        if own == 7:
+            lab.after(15)
+        lab.ends(own, "one,two", 2)
+        lab.after(own * 10)
+    assert lab.written() == {own: [(None, "t4", None)] for own in (7, 8)}
+    assert lab.asked == [7, 8]
+
+
 @pytest.mark.parametrize(("nodes", "count"), [("two", 1), ("one,two", 2)])
 def test_a_run_that_a_step_here_has_noted_without_a_gpu(lab: Lab, nodes: str, count: int) -> None:
     notes = Path(lab.sampler.folder) / "run" / "7.0"
@@ -185,3 +201,56 @@ def test_a_run_that_a_step_here_has_noted_without_a_gpu(lab: Lab, nodes: str, co
     lab.after(6)
     node = "two" if count == 1 else None
     assert lab.written() == {7: [(None, "t4", node)]}
+
+
+def test_a_run_on_another_node_has_no_gpu_of_this_one_before_slurm_says_where_it_is(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes of one machine write down their runs in one folder."""
+    lab.offer()
+    (lab.offers / "one").mkdir()
+    for own in (7, 8):
+        runs.note_allocation(Run(own, 0, 0, BEGAN, BEGAN, (0,)), lab.sampler.folder)
+    monkeypatch.setattr(Slurm, "run", lambda *argv, **_: said(argv[1:], "no answer", 1))
+    lab.after(15)
+    assert [job.gpus for job in live.load(lab.sampler.folder)] == [(), ()]
+    monkeypatch.setattr(Slurm, "run", lab.run)
+    lab.running = {7: (("two", "gpu:t4:1(IDX:0)"),), 8: (("one", "gpu:h100:1(IDX:0)"),)}
+    lab.after(30)
+    told = {job.own: [known(gpu) for gpu in job.gpus] for job in live.load(lab.sampler.folder)}
+    assert told == {7: [(0, "t4", "two")], 8: [(0, "h100", "one")]}
+
+
+def test_a_full_disk_costs_no_job_its_gpus(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's plugin leaves an empty note, or none; nothing can be written, and one of the jobs ends then."""
+    notes = Path(lab.sampler.folder) / "run"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as while_full:
+        for place in ("ledger.add", "live.save", "runs.note_allocation"):
+            while_full.setattr(f"dshpc_setup.usage.{place}", full)
+        (notes / "7.0").touch()
+        for own in (7, 8):
+            lab.running[own] = (("one", "gpu:h100:1(IDX:0)"),)
+        for at in (15, 30):
+            with pytest.raises(OSError, match="No space left"):
+                lab.after(at)
+        del lab.running[7]
+        lab.ends(7, "one")
+        (notes / "9.0").touch()  # shorter than a sample: Slurm tells what it had, for a while
+        lab.ends(9, "one")
+        for at in (40, 400):
+            with pytest.raises(OSError, match="No space left"):
+                lab.after(at)
+    lab.after(406)
+    del lab.running[8]
+    lab.ends(8, "one")
+    lab.after(412)
+    assert lab.written() == {
+        **{own: [(0, "h100", "one")] for own in (7, 8)},
+        9: [(None, "t4", "one")],
+    }
+    assert lab.asked == [9]
+    assert (list(notes.iterdir()), lab.sampler.jobs) == ([], {})

@@ -67,6 +67,15 @@ def test_what_slurm_knows_of_it_is_compared(was: str, now: str) -> None:
     assert not worker.is_same(SHOWN.replace(was, now), entry.values)
 
 
+def test_its_port_is_compared_where_slurm_tells_one() -> None:
+    entry = slurm_conf.node(TEXTS["slurm.conf"], "lab-2")
+    assert entry is not None
+    wanted = {**entry.values, "port": "28047"}
+    assert worker.is_same(SHOWN, wanted)
+    assert worker.is_same(f"{SHOWN} Port=28047 ", wanted)
+    assert not worker.is_same(f"{SHOWN} Port=28049 ", wanted)
+
+
 def test_a_node_without_gpus_is_the_same() -> None:
     line = "NodeName=lab-3 CPUTot=8 AvailableFeatures=(null) Gres=(null) RealMemory=14374"
     assert worker.is_same(line, {"cpus": "8", "realmemory": "14374"})
@@ -125,7 +134,8 @@ def test_of_each_type_there_are_as_many_as_one_node_has(tmp_path: Path) -> None:
         '   { "h100", 2 },\n'
         '   { "t4", 1 },\n'
         "}, without_work = {\n"
-        "} }\n"
+        '}, work = ""\n'
+        "}\n"
     )
     nodes.forget(paths, "lab-2")
     assert [each.node for each in nodes.offers(paths)] == ["lab"]
@@ -134,7 +144,10 @@ def test_of_each_type_there_are_as_many_as_one_node_has(tmp_path: Path) -> None:
 
 def test_nodes_with_another_work_folder_are_told_to_slurms_lua() -> None:
     far = replace(_offer("lab9", "a100"), own_work=True)
-    assert nodes.table((_offer("lab"), far)).endswith('}, without_work = {\n   "lab9",\n} }\n')
+    assert nodes.table((_offer("lab"), far)).endswith(
+        '}, without_work = {\n   "lab9",\n}, work = ""\n}\n'
+    )
+    assert 'work = "\\047\\034\\195\\164"' in nodes.table((replace(far, carried_work='/"ä'),))
 
 
 def test_a_name_that_would_command_lua_is_none() -> None:

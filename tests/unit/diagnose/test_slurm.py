@@ -24,6 +24,7 @@ from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed.cluster_status import ClusterStatus, Drift
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.observed.model import Daemon, Inside, ProjectFile
+from dshpc_setup.repair.node import taken_out
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.slurm.nodes import Node
@@ -34,6 +35,7 @@ BY_ID = {check.id: check for check in slurm.CHECKS}
 
 # Where it must fire (warn or error), and a near miss where it must not
 FIRES: dict[str, tuple[str, str]] = {
+    "DSH-SL-068": ("user-other", "healthy"),
     "DSH-SL-001": ("exited", "restarted-once"),
     "DSH-SL-002": ("drained-own", "slurmd-killed-lately"),
     "DSH-SL-004": ("killed-out-of-memory", "process-killed-out-of-memory"),
@@ -205,6 +207,11 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("slurmd-down", "DSH-SL-010", "slurmd has stopped; Somebody stopped"),
         ("slurmrestd-down", "DSH-SL-053", "slurmrestd has stopped; REST API"),
         ("database-stopped", "DSH-SL-057", "accounting does not answer; mariadb: down"),
+        (
+            "slurmdbd-older",
+            "DSH-SL-057",
+            "slurmdbd is older than slurmctld; 24.05.4; Rebuild the image",
+        ),
         ("slurmd-ends-again", "DSH-SL-010", "slurmd has stopped; ends soon; /dev/nvidia0"),
         ("slurmd-killed-lately", "DSH-SL-011", "stopped by itself; slurmd: ended by itself once"),
         ("drained-own", "DSH-SL-012", "is drained; dshpc:reconfigure"),
@@ -798,3 +805,13 @@ def test_without_a_docker_command_the_cluster_is_not_said_to_be_stopped() -> Non
     assert every["DSH-DK-086"].fix[0].command
     assert every["DSH-SL-001"].blocked_by == "DSH-DK-086"
     assert every["DSH-DK-002"].blocked_by == "DSH-DK-086"
+
+
+def test_a_node_with_the_former_key_joins_anew_and_is_not_resumed() -> None:
+    drained = found("former-key", "DSH-SL-012")
+    assert "joined anew" in drained.cause
+    assert "dshpc node add --again" in commands(drained)
+    assert not any(fix.automatic for fix in drained.fix)
+    observed = known(f"{HOST}/slurm-former-key").observed
+    (node,) = taken_out(nodes(replace(healthy(), observed=observed)))
+    assert not node.own

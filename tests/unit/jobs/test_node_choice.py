@@ -107,7 +107,7 @@ def test_more_nodes_than_have_what_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 def test_each_target_is_judged_by_its_own_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_choice, "all_of", lambda _: OFFERS)
+    monkeypatch.setattr(node_choice, "all_of", lambda _, **__: OFFERS)
     monkeypatch.setattr(availability, "ask", lambda *_: availability.Availability())
     clock = Clock(0.0)
     wanted = replace(request(gpus=1), targets=(("0", "1"), ("0",)), target_nodes=("lab-3", "lab"))
@@ -131,7 +131,7 @@ def test_each_target_is_judged_by_its_own_node(
 def test_what_is_free_now_is_counted_over_the_nodes_that_take_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_choice, "all_of", lambda _: OFFERS)
+    monkeypatch.setattr(node_choice, "all_of", lambda _, **__: OFFERS)
     states = {"lab": "idle", "lab-2": "drained", "lab-3": "idle"}
     said = "".join(f"{name}|gpu:h100:2|gpu:0|{state}|none\n" for name, state in states.items())
     machine = FakeMachine(commands={"sinfo": Answer(said)})
@@ -162,6 +162,34 @@ def test_a_node_without_the_work_folder_takes_no_job_that_has_one() -> None:
         with pytest.raises(DshpcError, match="has not the work folder") as told:
             node_choice.chosen(NOBODY, asked, FAR)
         assert "dshpc srun -w lab9 --chdir=/tmp" in " ".join(told.value.resolution)
+
+
+def _left(folder: Path, *offers: Offer) -> str:
+    for each in offers:
+        (folder / each.node).mkdir()
+        (folder / each.node / "offer.json").write_text(json.dumps(each.to_json()))
+    return str(folder)
+
+
+def test_a_node_to_which_workspaces_are_carried_takes_what_can_be(tmp_path: Path) -> None:
+    carrier = replace(FAR[2], carried_work="/lab")
+    folder = _left(tmp_path, FAR[0], carrier)
+    asked = request(gpus=1, gpu_type="a100")
+    offers = node_choice.all_of(FAR[0], folder, asked=asked)
+    found = node_choice.chosen(NOBODY, asked, offers)
+    assert (found.node, found.carriers, found.without_work) == ("lab9", ("lab9",), ())
+    for name, word in (
+        ("environment", "dshpc env add"),
+        ("image", "not its image"),
+        ("cwd", "No such"),
+    ):
+        fields: dict[str, Any] = {name: str(tmp_path / "gone")}
+        other = replace(asked, **fields)
+        offers = node_choice.all_of(FAR[0], folder, asked=other)
+        assert (offers[0].carriers, offers[0].without_work) == ((), ("lab9",))
+        with pytest.raises(DshpcError, match="has not the work folder") as told:
+            node_choice.chosen(NOBODY, other, offers)
+        assert word in told.value.details
 
 
 def test_where_no_node_could_take_it_that_is_what_is_told() -> None:

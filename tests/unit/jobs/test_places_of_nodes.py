@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from dshpc_setup.jobs import view
-from dshpc_setup.jobs.allocated_gpus import PLACES_FILE, Places, known
+from dshpc_setup.jobs.allocated_gpus import PLACES_FILE, Places, known, texts
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.slurm import completion_log, job_states
 from dshpc_setup.slurm.job_states import SlurmJob
@@ -47,7 +47,11 @@ def test_a_job_elsewhere_has_that_nodes_gpus(tmp_path: Path) -> None:
 def test_a_job_on_several_nodes_has_those_of_each(tmp_path: Path) -> None:
     held = ("gpu:h100:1(IDX:1)", "gpu:t4:1(IDX:0)")
     job = SlurmJob("7", state="RUNNING", gres="x", held=held, nodes=("lab", "lab-2"))
-    assert told(job, places(tmp_path)) == [("lab", 1, "h100"), ("lab-2", 0, "t4")]
+    of = places(tmp_path)
+    assert told(job, of) == [("lab", 1, "h100"), ("lab-2", 0, "t4")]
+    both = view.of_known(job, None, of).gpus
+    assert texts(both) == (f"{both[0].text} on lab", f"{both[1].text} on lab-2")
+    assert texts(both[:1]) == (both[0].text,)
 
 
 def test_without_a_node_it_is_this_one(tmp_path: Path) -> None:

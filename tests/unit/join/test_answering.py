@@ -155,3 +155,16 @@ def test_what_is_no_question_is_refused(office: Office, line: bytes) -> None:
     refused = office.said(line).refused
     assert refused is not None
     assert refused.code == "malformed"
+
+
+def test_users_are_told_by_who_has_the_key_for_the_token_and_by_no_other(office: Office) -> None:
+    told = {"users": "eve:x:4711\n"}
+    assert office.ask("done", value=told).refused is not None
+    assert office.machine.asked == []
+    office.ask("take", value={"slurm": "24.11.5", "slurm_uid": 64030})
+    assert office.ask("done", value=told).refused is None
+    assert any("keep-users lab2" in line for line in office.machine.asked)
+    asked = len(office.machine.asked)
+    for seen, node in (("10.0.0.2", "lab3"), ("10.0.0.9", "lab2")):
+        assert office.ask("done", seen=seen, node=node, value=told).refused is not None
+    assert len(office.machine.asked) == asked

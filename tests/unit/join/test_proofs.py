@@ -46,12 +46,12 @@ def test_clocks_up_to_five_seconds_apart() -> None:
 @pytest.mark.parametrize("name", ["lab", "lab-3", "Lab", "", "a b", "-x"])
 def test_names_that_no_other_machine_can_have(name: str) -> None:
     with pytest.raises(DshpcError):
-        client._refuse_name(name, FACTS)
+        client._refuse_name(name, FACTS.prefix)
 
 
 @pytest.mark.parametrize("name", ["lab2", "lab-gpu", "node-3"])
 def test_names_that_one_can(name: str) -> None:
-    client._refuse_name(name, FACTS)
+    client._refuse_name(name, FACTS.prefix)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,32 @@ def test_a_folder_is_the_same_where_its_file_is(tmp_path: Path) -> None:
     assert not share.look(str(tmp_path), None).is_same
 
 
+def test_workspaces_are_carried_to_a_folder_of_the_same_path_that_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    """Else a controller could name any folder, and have what is in it in the container."""
+    work = tmp_path / "work"
+
+    def carried_to(path: Path | str = work, before: str | None = None) -> str:
+        return share.look(str(path), None, str(path), before).carried_to
+
+    assert carried_to() == str(work)  # to be made
+    assert carried_to(tmp_path / "gone/work") == ""
+    work.mkdir()
+    assert carried_to() == str(work)
+    (work / "jobs").mkdir()
+    assert carried_to() == str(work)
+    (work / "secret").write_text("")
+    assert carried_to() == ""
+    assert carried_to(before=str(work)) == str(work)
+    (tmp_path / "link").symlink_to("/")
+    for path in (tmp_path / "link", "/", "/etc", "work", f"{tmp_path}/../{tmp_path.name}/new", ""):
+        assert carried_to(path) == ""
+    assert share.look(str(work), None, "/another", None).carried_to == ""
+    words = share.Shared(str(work), False, carried_to=str(work)).words("10.0.0.1", "10.0.0.2")
+    assert "take their workspace" in words[0]
+
+
 def test_no_link_is_taken_for_the_file(tmp_path: Path) -> None:
     (tmp_path / "there").write_text(TEXT)
     (tmp_path / PROBE).symlink_to("there")
@@ -188,7 +214,7 @@ def test_a_controller_sets_what_the_cluster_shares_and_nothing_of_this_machine(
     asking = Asking(Token("10.0.0.1", 1, "0" * 64, "0" * 12, "0" * 32), "gpu2")
     join = client.Join(Project(tmp_path), asking, hostile, "10.0.0.2", "")
     assert join.flags["partition"] == "gpu"
-    assert set(join.flags) == {"partition", "slurm_ports", "srun_ports", "listen"}
+    assert set(join.flags) == {"prefix", "partition", "slurm_ports", "srun_ports", "listen"}
 
 
 @pytest.mark.parametrize(

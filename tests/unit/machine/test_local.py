@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.machine import commands
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.probes import platform
 
@@ -193,3 +194,16 @@ def test_programs_and_libraries_tell_their_processor(tmp_path: Path) -> None:
     assert {machine.binary(f"/{name}").state for name in ("script", "empty", "")} == {"unsupported"}
     assert {machine.binary(f"/{name}").state for name in ("none", "nowhere", "new/x")} == {"absent"}
     assert machine.binary("/\0").state == "error"
+
+
+def test_a_line_without_an_end_is_told_in_parts(tmp_path: Path) -> None:
+    """Of a machine that is asked by ssh, say: it would be kept in memory for as long as it goes on."""
+    told: list[str] = []
+    (tmp_path / "said").write_bytes(b"x" * 3_000_000)
+    with (tmp_path / "said").open("rb") as stream:
+        lines = commands._Lines(stream, told.append)
+        for _ in range(3):
+            lines.pump()
+        assert lines._rest == b""
+        lines.pump(last=True)
+    assert "".join(told) == "x" * 3_000_000

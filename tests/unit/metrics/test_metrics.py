@@ -11,7 +11,7 @@ from dshpc_setup.container import metrics_answer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.metrics import families, served
 from dshpc_setup.project.folder import project_at
-from dshpc_setup.settings import load, texts
+from dshpc_setup.settings import addresses, load, texts
 from tests.integration.shown import blocks
 
 SDIAG = """\
@@ -21,6 +21,7 @@ Data since      Thu Nov 26 10:44:53 2026 (1795689893)
 *******************************************************
 Server thread count:  1
 Agent queue size:     0
+DBD Agent queue size: 12
 
 Jobs submitted: 7
 Jobs failed:    2
@@ -46,7 +47,8 @@ NODE = (
 
 def test_what_sdiag_says_has_slurms_names() -> None:
     assert metrics_answer.scheduler(SDIAG) == {
-        "slurm_server_thread_cnt": 1, "slurm_agent_queue_size": 0, "slurm_jobs_stats_submitted": 7,
+        "slurm_server_thread_cnt": 1, "slurm_agent_queue_size": 0,
+        "slurm_slurmdbd_queue_size": 12, "slurm_jobs_stats_submitted": 7,
         "slurm_jobs_stats_failed": 2, "slurm_sched_cycle_last": 10, "slurm_sched_cycle_cnt": 21,
         "slurm_sched_mean_cycle": 454, "slurm_schedule_queue_len": 3, "slurm_backfilled_jobs": 5,
         "slurm_bf_cycle_cnt": 8, "slurm_bf_cycle_last": 9,
@@ -88,7 +90,7 @@ def test_a_label_holds_no_sign_that_is_none() -> None:
     ],
 )
 def test_where_it_listens(text: str, wanted: tuple[str, int]) -> None:
-    assert served.address(texts.listener(text)) == wanted
+    assert served.address(addresses.listener(text)) == wanted
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/metrics.md", "docs/how-to/usage.md"])
@@ -112,11 +114,11 @@ def test_the_settings_of_the_pages_are_some(page: str) -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"127\.0\.0\.1:9410"):
-        texts.listener(text)
+        addresses.listener(text)
 
 
 def test_off_serves_nothing() -> None:
-    assert texts.listener("off") == "off"
+    assert addresses.listener("off") == "off"
     with pytest.raises(DshpcError, match="off"):
         served.address("off")
 

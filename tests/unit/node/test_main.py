@@ -9,7 +9,8 @@ import pytest
 from dshpc_setup.node import main
 
 VERBS = frozenset(
-    "Answer Certify Check Detect Find Let Make Print Replace Show Start Try Wait Watch Take Write".split()
+    "Answer Carry Certify Check Detect Find Let Make Print Replace Show Start Take Try Wait Watch "
+    "Write".split()
 )
 
 

@@ -38,6 +38,9 @@ def finding(text: str) -> str | None:
         ("\"No GPU detected\" during setup", "DSH-GP-001"),
         ("GPU visible on host but not in container", "DSH-PT-001"),
         ("Container built without GPU, now I have one", "DSH-SL-021"),
+        ("slurmdbd(primary) at lab is DOWN", "DSH-SL-057"),
+        ("error: Sending PersistInit msg: Connection refused", "DSH-SL-057"),
+        ("sacctmgr: error: Sending PersistInit msg: No route to host", "DSH-SL-057"),
         ("CUDA version mismatch", "DSH-NV-023"),
         # A missing tool: in a container it is the GPU that is missing, on a machine the driver
         ("nvidia-smi: command not found", "DSH-SL-022"),

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.builtin_client import compose as builtin_compose
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import (
     Compose,
@@ -24,6 +25,7 @@ from dshpc_setup.facts import (
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan, GresLine
+from dshpc_setup.podman_client import service as podman_service
 from dshpc_setup.render.configuration import render_env
 from dshpc_setup.render.gpu_stanza import NO_PROFILING, PROFILING_REASON
 from dshpc_setup.render.stanza import compose_text, gpus_label, ulimits, work_folder
@@ -89,6 +91,19 @@ def test_the_container_is_unprivileged() -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert "privileged" not in service
     assert "ports" not in service
+
+
+@pytest.mark.parametrize("kind", ["builtin", "podman"])
+def test_the_engines_of_our_own_carry_out_what_is_rendered_for_them(kind: Any) -> None:
+    """A new key belongs into their lists: CONTRIBUTING, "A new compose key"."""
+    facts = replace(FACTS, engine=replace(FACTS.engine, kind=kind))
+    text = written(facts=facts, rest="127.0.0.1:6820")
+    folder = Path("/home/ada/lab")
+    if kind == "builtin":
+        assert builtin_compose.planned_of(text, folder, "dshpc", {})
+    else:
+        here = podman_service.Here(rootless=True, controllers=frozenset(("pids", "memory")))
+        assert podman_service.wanted(text, folder, "dshpc", {}, here)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.files import anchored
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.setup import shared_folders
@@ -52,6 +53,22 @@ def test_a_folder_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.Monke
     shared_folders.need_mounts(project, good)
     monkeypatch.setattr("dshpc_setup.project.trust.ours", lambda: (4711,))
     assert "another user's" in why(project, tmp_path / "good")
+
+
+def test_root_is_told_beforehand_of_a_link_that_the_builtin_engine_does_not_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    monkeypatch.setattr(anchored, "_is_needed", lambda: True)
+    monkeypatch.setattr(anchored, "_is_roots", lambda *_: False)
+    settings = load(flags={"mounts": f"{tmp_path}/link:ro"})
+    shared_folders.need_followed(settings, FACTS)  # Docker follows it
+    plain = replace(Settings(), mounts=(str(tmp_path / "data"),))
+    shared_folders.need_followed(plain, engine(kind="builtin"))
+    with pytest.raises(DshpcError, match="root follows none") as caught:
+        shared_folders.need_followed(settings, engine(kind="builtin"))
+    assert caught.value.exit_code == Exit.USAGE
 
 
 def homes(

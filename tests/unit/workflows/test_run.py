@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import node_choice
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.methods.model import Resources
@@ -238,6 +239,19 @@ def test_all_that_can_never_run_is_said_before_anything(tmp_path: Path) -> None:
     assert lines[1].startswith("b: it needs ")
     assert all(call[0] != "sbatch" for call in controller.calls)
     preflight.check_fits(controller, preflight.wanted(_asked(tmp_path)), _OFFER)  # type: ignore[arg-type]
+
+
+def test_each_job_is_judged_by_the_node_that_can_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a cluster of several nodes: the own one is too small."""
+    large = replace(_OFFER, node="large", cpus=64)
+    monkeypatch.setattr(node_choice, "all_of", lambda has: (has, large))
+    jobs = _workflow(Job("a", ("x",), resources=Resources(cpus=64)), Job("b", ("x",)))
+    asked, controller = _asked(tmp_path, jobs), Controller()
+    preflight.check_fits(controller, preflight.wanted(asked), _OFFER)  # type: ignore[arg-type]
+    answer = Submission(controller, asked, _OFFER, {}, None).run(preflight.wanted(asked))  # type: ignore[arg-type]
+    assert [job["action"] for job in answer["jobs"]] == ["submitted", "submitted"]
 
 
 def _with_data(tmp_path: Path) -> tuple[Workflow, Path]:

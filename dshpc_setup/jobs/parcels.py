@@ -1,0 +1,235 @@
+"""Files on their way between two machines: entries on a stream, written by no link and outside of nothing.
+
+An entry is a head, a path and as many bytes as the head says. Both ends are programs of one user's, and what
+comes is data all the same: a path with `..` in it, or through a link, is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dshpc_setup.files import tree
+from dshpc_setup.jobs import removal, safe_open
+
+_HEAD = struct.Struct(">cIqQI")  # kind, mode, time, size, length of the path
+_BLOCK = 1 << 18
+_MOST_PATH = 1 << 14
+_PART = ".dshpc-carried"
+FOLDER, FILE, LINK, GONE, LOG, MARK = b"d", b"f", b"l", b"x", b"a", b"m"
+
+
+@dataclass(frozen=True)
+class Head:
+    """`time` is in nanoseconds; of a LOG entry it is where in the log of this run its bytes begin."""
+
+    kind: bytes
+    path: str = ""
+    mode: int = 0
+    time: int = 0
+    size: int = 0
+
+
+class BrokenError(OSError):
+    """The other side has ended, or says what is none of ours."""
+
+
+class Sender:
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+
+    def mark(self, word: str, text: bytes = b"") -> None:
+        """No file, but something that the other side has to know."""
+        self._head(Head(MARK, word, size=len(text)))
+        self._write(text)
+
+    def log(self, begin: int, block: bytes) -> None:
+        self._head(Head(LOG, "", 0, begin, len(block)))
+        self._write(block)
+
+    def gone(self, path: str) -> None:
+        self._head(Head(GONE, path))
+
+    def text(self, path: str, content: bytes, mode: int = 0o600) -> None:
+        self._head(Head(FILE, path, mode, 0, len(content)))
+        self._write(content)
+
+    def entry(self, place: str, entry: tree.Entry) -> bool:
+        """Whether it was sent: what is neither file, folder nor link is not, nor what cannot be read."""
+        mode, when = stat.S_IMODE(entry.seen.st_mode), entry.seen.st_mtime_ns
+        if entry.is_folder:
+            self._head(Head(FOLDER, place, mode))
+            return True
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+            if entry.is_link:
+                target = os.fsencode(entry.link())
+                self._head(Head(LINK, place, 0, when, len(target)))
+                self._write(target)
+                return True
+            if entry.is_file:
+                self._file(place, entry.file(), mode)
+                return True
+        return False
+
+    def _file(self, place: str, handle: int, mode: int) -> None:
+        """As long as it is now; one that gets shorter meanwhile ends in zeros, and is sent again later."""
+        with open(handle, "rb") as file:
+            found = os.fstat(handle)
+            self._head(Head(FILE, place, mode, found.st_mtime_ns, found.st_size))
+            left = found.st_size
+            while left > 0:
+                block = file.read(min(_BLOCK, left)) or bytes(min(_BLOCK, left))
+                self._write(block)
+                left -= len(block)
+
+    def _head(self, head: Head) -> None:
+        path = os.fsencode(head.path)
+        self._write(_HEAD.pack(head.kind, head.mode, head.time, head.size, len(path)) + path)
+
+
+def write_all(handle: int, block: bytes) -> None:
+    view = memoryview(block)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def heads(read: Callable[[int], bytes]) -> Iterator[tuple[Head, Callable[[], Iterator[bytes]]]]:
+    """Each entry with its content, which has to be taken before the next; raises BrokenError."""
+    while first := read(1):
+        raw = first + exactly(read, _HEAD.size - 1)
+        kind, mode, when, size, length = _HEAD.unpack(raw)
+        if length > _MOST_PATH:
+            raise BrokenError(0, "a path is longer than any")
+        head = Head(kind, os.fsdecode(exactly(read, length)), mode, when, size)
+        content = _content(read, size)
+        yield head, lambda content=content: content  # type: ignore[misc]
+        for _ in content:  # what nobody wanted
+            pass
+
+
+def exactly(read: Callable[[int], bytes], size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        block = read(min(_BLOCK, size - len(found)))
+        if not block:
+            raise BrokenError(0, "the other side has ended")
+        found += block
+    return bytes(found)
+
+
+def _content(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+    while size > 0:
+        block = read(min(_BLOCK, size))
+        if not block:
+            raise BrokenError(0, "the other side has ended")
+        size -= len(block)
+        yield block
+
+
+def parts(path: str) -> tuple[str, ...]:
+    """Raises BrokenError for a path that leads out, and for the folder itself."""
+    found = tuple(path.split("/"))
+    if not path or any(each in ("", ".", "..") for each in found) or "\0" in path:
+        raise BrokenError(0, "a path leads out of the folder", path)
+    return found
+
+
+class Writer:
+    """Writes entries into an open folder. Folders are open to their owner until `finish` gives them their
+    own modes."""
+
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self._modes: dict[str, int] = {}
+
+    def put(self, head: Head, content: Callable[[], Iterator[bytes]]) -> None:
+        """Raises OSError; the old is there then, or the new."""
+        *above, name = parts(head.path)
+        with self._opened(tuple(above), make=head.kind != GONE) as at:
+            if head.kind == FOLDER:
+                self._folder(head, name, at)
+            elif head.kind == GONE:
+                _remove(name, at)
+            else:
+                self._new(head, name, at, content())
+
+    def finish(self) -> None:
+        for path, mode in sorted(self._modes.items(), reverse=True):
+            with contextlib.suppress(OSError), self._opened(parts(path), make=False) as at:
+                os.fchmod(at, mode)
+        self._modes.clear()
+
+    def seen(self, path: str) -> tuple[int, int] | None:
+        """Size and time of a file that is there."""
+        *above, name = parts(path)
+        try:
+            with self._opened(tuple(above), make=False) as at:
+                found = os.stat(name, dir_fd=at, follow_symlinks=False)
+        except OSError:
+            return None
+        return (found.st_size, found.st_mtime_ns)
+
+    def _folder(self, head: Head, name: str, at: int) -> None:
+        try:
+            os.mkdir(name, head.mode | 0o700, dir_fd=at)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=at)
+                os.mkdir(name, head.mode | 0o700, dir_fd=at)
+        self._modes[head.path] = head.mode & 0o777
+
+    def _new(self, head: Head, name: str, at: int, content: Iterator[bytes]) -> None:
+        part = f"{_PART}-{os.urandom(6).hex()}"
+        try:
+            if head.kind == LINK:
+                os.symlink(os.fsdecode(b"".join(content)), part, dir_fd=at)
+            else:
+                with open(safe_open.new_file(part, at), "wb") as file:
+                    for block in content:
+                        file.write(block)
+                    file.flush()
+                    os.fchmod(file.fileno(), head.mode & 0o777)
+                    if head.time:
+                        os.utime(file.fileno(), ns=(head.time, head.time))
+            try:
+                os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
+            except IsADirectoryError:
+                removal.remove(name, at)
+                os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(part, dir_fd=at)
+            raise
+
+    @contextlib.contextmanager
+    def _opened(self, above: tuple[str, ...], *, make: bool) -> Iterator[int]:
+        with contextlib.ExitStack() as open_:
+            at = self._top
+            for name in above:
+                at = _entered(name, at, make=make)
+                open_.callback(os.close, at)
+            yield at
+
+
+def _entered(name: str, at: int, *, make: bool) -> int:
+    try:
+        return safe_open.folder(name, at)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.mkdir(name, 0o700, dir_fd=at)
+        return safe_open.folder(name, at)
+
+
+def _remove(name: str, at: int) -> None:
+    """A folder only where nothing is left in it: others may have written there."""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=at)
+        except IsADirectoryError:
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=at)
