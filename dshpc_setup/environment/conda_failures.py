@@ -71,7 +71,9 @@ _WORDS: Mapping[Why, tuple[str, tuple[str | Fix, ...]]] = {
                   ("Run the same command again. If it stays so, the channel or its mirror is damaged.",)),
     Why.SLOW: ("Choosing or fetching conda's packages did not finish in time",
                ("Name versions, which leaves less to choose from, and run the same command again: packages "
-                "that have come are kept.",)),
+                "that have come are kept.",
+                "Check the network and the proxy settings (HTTPS_PROXY): a channel may not answer.",
+                _MIRROR)),
     Why.UNKNOWN: ("conda's packages could not be installed", ("See the message above.", _INSTEAD)),
 }  # fmt: skip
 

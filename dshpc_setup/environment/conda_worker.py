@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from dshpc_setup.documents import foreign
 
-_SOLVE_S = 900.0
+_SOLVE_S = 600.0
 # Of py-rattler's exceptions, what each comes down to; another one is a fault of its own
 _FAULTS = {
     "InvalidMatchSpecError": "spec",
