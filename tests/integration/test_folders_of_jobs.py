@@ -192,8 +192,6 @@ def upgraded(cluster: Cluster, version: str) -> None:
     before = cluster.inspect()["Image"] if cluster.exists() else ""
     run([sys.executable, "-c", UPGRADED, version, *cluster.own_flags], timeout_s=400).good()
     assert cluster.inspect()["Image"] != before
-    told = cluster.said("python3", "-c", "import dshpc_setup; print(dshpc_setup.__version__)")
-    assert told == version
 
 
 def test_every_byte_stays(lasting: Cluster, data: Path, full: bool) -> None:
