@@ -37,16 +37,17 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.goto(address)
         page.locator(".monaco-workbench .explorer-folders-view").wait_for()
         # Whether its folder is trusted, as soon as it asks
-        # Then whether one may be opened that lies elsewhere
-        for name in ("Trust Folder", "Open"):
-            page.add_locator_handler(page.get_by_role("button", name=name, exact=True), accept)
+        page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
+        # And whether a file may be opened that lies elsewhere
+        asked = page.locator(".monaco-dialog-box").get_by_role("button", name="Open", exact=True)
+        page.add_locator_handler(asked, accept)
         # Typed in one line; what a terminal has is told by all that is in it
         ran = "$(srun --overlap -n1 printenv SLURM_STEP_ID)"
         line = f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID {ran} $(command -v cowsay)" > {file}'
         terminal(page, line, lambda: tells(file))
         for saved in (f"{file}-saved.txt", f"~/{Path(file).name}-in-home.txt"):
-            asked = Path(f"{file}-asked-{Path(saved).name}")
-            terminal(page, f"code {saved}; echo > {asked}", asked.exists)
+            typed = Path(f"{file}-asked-{Path(saved).name}")
+            terminal(page, f"code {saved}; echo > {typed}", typed.exists)
             edit(page, Path(saved).name)
         url = page.url
         browser.close()

@@ -248,7 +248,7 @@ def test_each_job_is_judged_by_the_node_that_can_run_it(
     large = replace(_OFFER, node="large", cpus=64)
     monkeypatch.setattr(node_choice, "all_of", lambda has: (has, large))
     jobs = _workflow(Job("a", ("x",), resources=Resources(cpus=64)), Job("b", ("x",)))
-    asked, controller = _asked(tmp_path, jobs), Controller()
+    asked, controller = replace(_asked(tmp_path, jobs), dry_run=True), Controller()
     preflight.check_fits(controller, preflight.wanted(asked), _OFFER)  # type: ignore[arg-type]
     answer = Submission(controller, asked, _OFFER, {}, None).run(preflight.wanted(asked))  # type: ignore[arg-type]
     assert [job["action"] for job in answer["jobs"]] == ["submitted", "submitted"]
