@@ -52,4 +52,5 @@ def key_rotate(
     if json_output:
         print_json(done.to_json())
         finish(Exit.OK)
-    finish(node.join_again(here, project, done))
+    else:
+        finish(node.join_again(here, project, done))

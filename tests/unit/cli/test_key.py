@@ -18,7 +18,9 @@ from dshpc_setup.errors import DshpcError, Exit
 DONE = Rotated("p-slurm", "k.2", datetime(2026, 1, 1, 0, 1, 5, tzinfo=timezone.utc), 324.5)
 
 
-NO_RUNTIME = SimpleNamespace(runtime=dict)  # a project that nothing is known of
+NO_RUNTIME = SimpleNamespace(
+    runtime=dict, read_note=lambda _: {}
+)  # a project that nothing is known of
 
 
 @pytest.fixture(autouse=True)

@@ -246,7 +246,7 @@ def test_each_job_is_judged_by_the_node_that_can_run_it(
 ) -> None:
     """Of a cluster of several nodes: the own one is too small."""
     large = replace(_OFFER, node="large", cpus=64)
-    monkeypatch.setattr(node_choice, "all_of", lambda has: (has, large))
+    monkeypatch.setattr(node_choice, "all_of", lambda has, **_: (has, large))
     jobs = _workflow(Job("a", ("x",), resources=Resources(cpus=64)), Job("b", ("x",)))
     asked, controller = replace(_asked(tmp_path, jobs), dry_run=True), Controller()
     preflight.check_fits(controller, preflight.wanted(asked), _OFFER)  # type: ignore[arg-type]
