@@ -49,8 +49,9 @@ def key_rotate(
     here = machine_of(project)
     ways = () if json_output else added.read(project)
     done = rotate(here, project, reporter(yes), ways)
+    code = Exit.OK
     if json_output:
         print_json(done.to_json())
-        finish(Exit.OK)
     else:
-        finish(node.join_again(here, project, done))
+        code = node.join_again(here, project, done)
+    finish(code)

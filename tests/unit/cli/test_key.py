@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +19,9 @@ from dshpc_setup.errors import DshpcError, Exit
 DONE = Rotated("p-slurm", "k.2", datetime(2026, 1, 1, 0, 1, 5, tzinfo=timezone.utc), 324.5)
 
 
-NO_RUNTIME = SimpleNamespace(
-    runtime=dict, read_note=lambda _: {}
-)  # a project that nothing is known of
+WAYS = {"lab2": {"host": "ada@lab2", "folder": "dshpc-p"}, "lab9": {"host": 1}}
+# A project that nothing is known of
+NO_RUNTIME = SimpleNamespace(runtime=dict, read_note=lambda _: {})
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,27 @@ def test_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out == f"{DONE.describe()}\n"
     assert "is refused after" in out
+
+
+def test_nodes_that_ssh_reaches_join_anew_and_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = SimpleNamespace(runtime=dict, read_note=lambda _: WAYS)
+    done = replace(DONE, cut_off=("lab2", "lab3"))
+    asked: list[tuple[str, ...]] = []
+
+    def again(_: object, __: object, ___: object, only: Any, **____: object) -> dict[str, Any]:
+        asked.append(tuple(only))
+        return {"lab2": DshpcError("lab2 does not let this user in.")}
+
+    monkeypatch.setattr(key_command, "needed_project", lambda _: project)
+    monkeypatch.setattr("dshpc_setup.cluster.key.rotate", lambda *_: done)
+    monkeypatch.setattr("dshpc_setup.adding.adding.again", again)
+    assert cli.run(["key", "rotate"], "dshpc") == 3
+    said = capsys.readouterr()
+    assert asked == [("lab2",)]
+    assert "On other machines: lab3." in said.out
+    assert "lab2 has not joined anew: lab2 does not let" in said.err
 
 
 def test_its_errors_and_exit_codes(
