@@ -98,7 +98,10 @@ def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:
     call.mode = exec_stdin.DIRECT
     call.folder = call.work
     try:
-        code = stream.run(call.client(exec_caller.calling_user(os.environ), os.environ))
+        code = stream.run(
+            call.client(exec_caller.calling_user(os.environ), os.environ),
+            in_pieces=words[0] == "srun",
+        )
     except OSError as error:
         from dshpc_setup.cli.exec_trouble import no_client
 

@@ -23,6 +23,8 @@ _AS_ONE_S = 1.0
 _AGAIN_S = 5.0
 _BLOCK = 1 << 18
 _KEPT = 1 << 16  # a client says no more before it has heard of a server
+_PIECE = 1 << 10  # as slurmstepd sends it: where one comes whole, more follow
+_GATHER_S = 0.002
 
 
 class Stream:
@@ -34,19 +36,32 @@ class Stream:
         self.hang_up = False  # whether the end of our stdin is to end what we wait for
         threading.Thread(target=self._read, daemon=True).start()
 
-    def run(self, argv: Sequence[str]) -> int:
-        """Its exit code, 128 + N where signal N ended it. OSError where it cannot be started."""
-        with hung_up():
-            return self._run(argv)
+    def run(self, argv: Sequence[str], *, in_pieces: bool = False) -> int:
+        """Its exit code, 128 + N where signal N ended it. OSError where it cannot be started.
 
-    def _run(self, argv: Sequence[str]) -> int:
+        What it says `in_pieces` is gathered: for each of them ssh would read and decrypt by itself.
+        """
+        with hung_up():
+            if not in_pieces:
+                return self._run(argv, [])
+            said, say = os.pipe()
+            try:
+                copying = threading.Thread(target=_gather, args=(said,))
+                copying.start()
+                code = self._run(argv, [(os.POSIX_SPAWN_DUP2, say, 1)])
+            finally:
+                os.close(say)
+            copying.join()
+            return code
+
+    def _run(self, argv: Sequence[str], also: list[tuple[int, int, int]]) -> int:
         drain, feed = os.pipe()
         try:
             pid = os.posix_spawnp(
                 argv[0],
                 list(argv),
                 os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, drain, 0)],
+                file_actions=[(os.POSIX_SPAWN_DUP2, drain, 0), *also],
                 setsigdef=[signal.SIGPIPE],
             )
         except BaseException:
@@ -91,6 +106,17 @@ class Stream:
         if self._feed >= 0:
             os.close(self._feed)
             self._feed = -1
+
+
+def _gather(said: int) -> None:
+    with contextlib.suppress(OSError):
+        while block := os.read(said, _BLOCK):
+            view = memoryview(block)
+            while view:
+                view = view[os.write(1, view) :]
+            if len(block) >= _PIECE:
+                time.sleep(_GATHER_S)
+    os.close(said)
 
 
 @contextlib.contextmanager
