@@ -185,7 +185,9 @@ def is_same(line: str, wanted: Mapping[str, str]) -> bool:
     told = dict(re.findall(r"(\w+)=(\S*)", line))
     features = {it for it in told.get("AvailableFeatures", "").split(",") if it != "(null)"}
     return (
-        told.get("CPUTot") == wanted.get("cpus")
+        # Of one that has registered with less, slurmctld tells what it has now, and has refused it
+        "INVALID_REG" not in told.get("State", "")
+        and told.get("CPUTot") == wanted.get("cpus")
         and told.get("RealMemory") == wanted.get("realmemory")
         and slurm_nodes.same_gres(
             told.get("Gres", "").replace("(null)", ""), wanted.get("gres", "")
