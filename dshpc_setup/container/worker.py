@@ -190,7 +190,9 @@ def is_same(line: str, wanted: Mapping[str, str]) -> bool:
     told = dict(re.findall(r"(\w+)=(\S*)", line))
     features = {it for it in told.get("AvailableFeatures", "").split(",") if it != "(null)"}
     return (
-        told.get("Port", wanted.get("port")) == wanted.get("port", told.get("Port"))
+        # Of one that has registered with less, slurmctld tells what it has now, and has refused it
+        "INVALID_REG" not in told.get("State", "")
+        and told.get("Port", wanted.get("port")) == wanted.get("port", told.get("Port"))
         and told.get("CPUTot") == wanted.get("cpus")
         and told.get("RealMemory") == wanted.get("realmemory")
         and slurm_nodes.same_gres(

@@ -153,3 +153,10 @@ def test_nodes_with_another_work_folder_are_told_to_slurms_lua() -> None:
 def test_a_name_that_would_command_lua_is_none() -> None:
     assert '"x"' not in nodes.table((_offer("lab", 'a"]=os.exit()--'),))
     assert "os.exit()" not in nodes.table((_offer("lab", 'a"]=os.exit()--'),))
+
+
+def test_one_that_was_refused_is_another_though_slurmctld_tells_what_it_has() -> None:
+    wanted = {"cpus": "2", "realmemory": "100", "gres": "gpu:t4:1"}
+    line = "NodeName=lab2 CPUTot=2 RealMemory=100 Gres=gpu:t4:1 AvailableFeatures=(null) State={}"
+    assert worker.is_same(line.format("IDLE+DYNAMIC_NORM"), wanted)
+    assert not worker.is_same(line.format("IDLE+DRAIN+DYNAMIC_NORM+INVALID_REG"), wanted)
