@@ -3,8 +3,7 @@
     python benchmarks/ssh.py [--dir PROJECT]
 
 The project is the folder where configure-environment ran, or one below it, with its cluster running. A job
-of `ssh cpu` is submitted, and cancelled at the end. A copy's time is less what a connection takes. Run it as
-an ordinary user, too: whose home the cluster sees, his connections go by a socket there.
+of `ssh cpu` is submitted, and cancelled at the end. A copy's time is less what a connection takes.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ MOST = 3.0  # times docker exec srun --overlap true
 LEAST_BY_SRUN = 0.7  # of the rate of srun -u
 LEAST = 0.5  # of the rate of docker exec
 MIB = 48
+_OF_ROOT = "/var/lib/docker/volumes/{}-home/_data/root/.local/state/dshpc-ssh"
 
 
 def main() -> int:
     options = arguments(__doc__, 10, project=True)
     project = project_at(options.dir)
-    container = str(project.runtime()["container"])
+    container, prefix = (str(project.runtime()[name]) for name in ("container", "prefix"))
     with tempfile.TemporaryDirectory() as text:
         # Nobody's ~/.ssh gets a key of it
         print_it = [program(), "ssh-config", "--print", "--dir", str(project.folder)]
@@ -50,9 +50,12 @@ def main() -> int:
             beyond |= rates(
                 "by srun's stream", ssh_by_srun, "srun -u", step, LEAST_BY_SRUN, options.rounds
             )
-            # root's home in the cluster is none of this machine's
-            home = Path.home() / f".local/state/dshpc-ssh-{project.runtime()['prefix']}"
-            way = "the socket in the home" if home.exists() else "the engine's exec"
+            homes = (Path.home() / f".local/state/dshpc-ssh-{prefix}", _OF_ROOT.format(prefix))
+            way = (
+                "the socket in the home"
+                if any(os.path.exists(home) for home in homes)
+                else "the engine's exec"
+            )
             beyond |= rates(f"by {way}", ssh, "docker exec", inside, LEAST, options.rounds)
         finally:
             said([*inside, "scancel", job])

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LINGER = "15m"
 _WAIT_S = 366 * 86400.0  # for a job that is queued
 _CA_S = 80.0
+_VOLUMES = (
+    "/var/lib/docker/volumes"  # root enters them alone; where they are elsewhere, the exec serves
+)
 
 
 def parsed(arguments: Sequence[str]) -> Line | None:
@@ -82,13 +85,18 @@ def carry_out(line: Line) -> int:
 
 def _at_hand(runtime: dict[str, Any], name: str) -> int | None:
     """By the socket in the home, where that is one of this machine's; None where that is not to be had."""
-    home = exec_caller.own_home(runtime, os.geteuid())
-    if home is None or exec_caller.calling_user(os.environ)[0] != os.geteuid():
+    uid, prefix = os.geteuid(), str(runtime.get("prefix"))
+    if exec_caller.calling_user(os.environ)[0] != uid:
+        return None
+    home = exec_caller.own_home(runtime, uid)
+    if home is not None:
+        folder = place.in_home(home, prefix)
+    elif uid == 0 and "engine" not in runtime:
+        folder = place.in_volume(f"{_VOLUMES}/{prefix}-home/_data/root")
+    else:
         return None
     with hung_up():
-        return enter.at_hand(
-            place.in_home(home, str(runtime.get("prefix"))), name, say=os.isatty(2)
-        )
+        return enter.at_hand(folder, name, say=os.isatty(2))
 
 
 def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:

@@ -64,7 +64,12 @@ def peer(joined: socket.socket) -> int:
 
 
 def in_home(home: str, cluster: str) -> str:
-    return f"{home}/{_IN_HOME}" if home.startswith(_KEPT_HOMES) else f"{home}/{_IN_HOME}-{cluster}"
+    return in_volume(home) if home.startswith(_KEPT_HOMES) else f"{home}/{_IN_HOME}-{cluster}"
+
+
+def in_volume(home: str) -> str:
+    """Of a home that the cluster keeps, and no other cluster has."""
+    return f"{home}/{_IN_HOME}"
 
 
 def read(name: str) -> str | None:

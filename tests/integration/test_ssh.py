@@ -528,6 +528,14 @@ def test_what_the_page_shows(standard: Cluster, tmp_path: Path) -> None:
         ended(Ssh(standard, tmp_path))
 
 
+@DOCKER_ALONE
+def test_root_needs_no_engine_where_the_volume_of_homes_is_in_sight(ssh: Ssh) -> None:
+    ssh.said("gpu", "true")
+    volume = Path(f"/var/lib/docker/volumes/{ssh.cluster.prefix}-home/_data/root")
+    without = run(ssh.argv("gpu", "id -un"), env={"DOCKER_HOST": "unix:///nowhere"})
+    assert (without.code == 0, without.stdout == "root\n") == (volume.exists(), volume.exists())
+
+
 class User(Ssh):
     """An ordinary user of this machine, who may use Docker."""
 
