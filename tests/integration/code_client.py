@@ -99,9 +99,11 @@ def edit(page: Page, name: str) -> None:
     """What is typed into the editor that is open now, saved."""
     tab = page.locator(f".tab.active[data-resource-name='{name}']")
     tab.wait_for()
-    page.locator(".editor-instance .view-lines").first.click()
+    lines = page.locator(".editor-instance .view-lines")
+    lines.first.click()
     page.keyboard.type(TEXT)
-    page.locator(f".tab.dirty[data-resource-name='{name}']").wait_for()
+    # It may have been saved by itself meanwhile: that it has a change may be seen for a moment alone
+    lines.filter(has_text=re.compile(TEXT.replace(" ", r"\s"))).first.wait_for()
     page.keyboard.press("Control+s")
     page.locator(f".tab.active:not(.dirty)[data-resource-name='{name}']").wait_for()
 

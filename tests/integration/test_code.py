@@ -45,7 +45,8 @@ def test_an_editor_in_a_browser(code: Lab, python: Path, tmp_path: Path) -> None
     envs = re.escape(f"{code.cluster.work}/jobs/{os.getuid()}/.envs/")
     assert re.fullmatch(rf"[0-9]+ {job} [0-9]+ {envs}[0-9a-f]+/bin/cowsay\n", file.read_text())
     for saved in (f"{file}-saved.txt", "/var/lib/dshpc/home/root/from-code-in-home.txt"):
-        assert code.cluster.said("cat", saved) == "typed in the editor"
+        saved_it = ("grep", "-qx", "typed in the editor", saved)
+        wait_until(lambda it=saved_it: code.cluster.exec(*it).code == 0, saved)  # type: ignore[misc]
     assert seen["hosts"] == [f"127.0.0.1:{port}"]
     assert token not in seen["url"]
     # All but a module of Microsoft's own, which code-server does not have
