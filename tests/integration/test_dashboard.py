@@ -239,8 +239,12 @@ def _added_up(cluster: Cluster, browser: Browser) -> None:
     """Usage, of the jobs that have ended: as the command tells it, in a while."""
     cluster.said("srun", "--gres=gpu:1", "true")
     browser.waits_for("/usage", "By user", 60)
-    told = json.loads(browser.page("/api/usage?by=gpu-type"))
-    assert told == cluster.dshpc("usage", "--by", "gpu-type", "--json").good().report
+
+    def is_same() -> bool:  # jobs that have just ended are added meanwhile
+        told = json.loads(browser.page("/api/usage?by=gpu-type"))
+        return bool(told == cluster.dshpc("usage", "--by", "gpu-type", "--json").good().report)
+
+    wait_until(is_same, "both tell the same")
 
 
 def _kept(cluster: Cluster) -> None:
