@@ -70,6 +70,9 @@ def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
         page.keyboard.press("Control+Shift+Backquote")
         waited(page, lambda: screen.count() > 0, 30)
     for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
+        page.locator(
+            ".part.statusbar"
+        ).hover()  # and what asks is answered: `accept` waits for an action
         # Not by a click: what a terminal shows at the pointer takes it
         page.locator(".terminal-wrapper.active textarea.xterm-helper-textarea").last.focus()
         page.keyboard.type(line, delay=20)
