@@ -17,6 +17,8 @@ from playwright.sync_api import Locator, Page, sync_playwright
 
 TEXT = "typed in the editor"
 _LONGEST_S = 240  # on a machine with many other things to do
+# Without the one that keeps a long command in sight, which takes no keys
+_TERMINAL = ".terminal-wrapper.active .xterm:not(.terminal-sticky-scroll *)"
 
 
 def main(address: str, file: str) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def accept(asked: Locator) -> None:
 def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
     """Type a line in a terminal, and wait until it has been carried out."""
     # Where it is slow, the key is pressed again before the first one has come: then there are two
-    screen = page.locator(".terminal-wrapper.active .xterm-screen").filter(visible=True).last
+    screen = page.locator(f"{_TERMINAL} .xterm-screen").filter(visible=True).last
     for _ in range(_LONGEST_S // 30):
         if screen.count():
             break
@@ -74,7 +76,7 @@ def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
             ".part.statusbar"
         ).hover()  # and what asks is answered: `accept` waits for an action
         # Not by a click: what a terminal shows at the pointer takes it
-        page.locator(".terminal-wrapper.active textarea.xterm-helper-textarea").last.focus()
+        page.locator(f"{_TERMINAL} textarea.xterm-helper-textarea").last.focus()
         page.keyboard.type(line, delay=20)
         page.keyboard.press("Enter")
         if waited(page, is_done, 10):
