@@ -12,19 +12,20 @@ ELSEWHERE = {
     "jobs": "test_doctor test_gpus test_job_ends test_job_log test_job_signals test_jobs test_methods "
     "test_profiles test_shipped_methods test_targets test_workflows test_workspaces",
     # The extended stage: ended at any moment; taken to its limits by people or faults; any host and engine
-    "kills": "test_durable test_keep_running test_key test_restarts test_soak test_start_faults",
-    "attacks": "test_benchmarks test_clean test_denial test_faults test_homes test_isolation test_limits "
-    "test_security test_seed_recipes test_stopping test_throughput test_trust",
+    "kills": "test_accounting test_accounting_faults test_durable test_keep_running test_key "
+    "test_restarts test_soak test_start_faults",
+    "attacks": "test_benchmarks test_clean test_completion test_demo test_denial test_faults test_homes "
+    "test_installed test_isolation test_limits test_release test_security "
+    "test_seed_recipes test_stopping test_throughput test_trust",
     "hosts": "test_bench test_builtin test_builtin_cluster test_ci test_compose_config test_compose_patch "
     "test_debian_base test_debian_fetch test_engine_install test_every_machine test_gpu_places "
     "test_handed_over test_image test_launchers test_newer_slurm test_passthrough_engines "
     "test_podman_cluster test_slow_tools",
     # Other ways in, and what looks on: a browser, ssh, HTTP, Prometheus; several nodes
-    "extras": "test_accounting test_accounting_faults test_code test_completion test_dashboard "
-    "test_dashboard_browser test_dashboard_others test_dashboard_terminal test_demo "
-    "test_folders_of_jobs test_images test_installed test_job_environments test_join test_lab "
-    "test_many_nodes test_metrics test_node_add test_node_faults test_nodes test_release "
-    "test_rest test_scheduling test_ssh test_upgrade test_usage",
+    "extras": "test_code test_dashboard test_dashboard_browser test_dashboard_others "
+    "test_dashboard_terminal test_folders_of_jobs test_images test_job_environments test_join test_lab "
+    "test_many_nodes test_metrics test_node_add test_node_faults test_nodes test_rest "
+    "test_scheduling test_ssh test_upgrade test_usage",
 }
 _LINE_OF = {name: line for line, names in ELSEWHERE.items() for name in names.split()}
 _ROOMS = re.compile(r"(?m)^pytest_plugins\b")
