@@ -92,7 +92,7 @@ def test_what_looks_looks_at_all_of_them(cluster: Cluster) -> None:
     assert "has no node nobody" in wrong.stderr
     found = json.loads(cluster.dshpc("doctor", "--json").stdout)["findings"]
     across = {each["id"]: each["state"] for each in found if each["id"] >= "DSH-SL-060"}
-    assert across == {f"DSH-SL-06{number}": "ok" for number in range(7)}
+    assert across == {f"DSH-SL-06{number}": "ok" for number in range(9)}
 
 
 def test_behind_many_that_wait_another_kind_begins_at_once(cluster: Cluster) -> None:
