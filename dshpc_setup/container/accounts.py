@@ -85,25 +85,32 @@ def merge(
     """The image's own entries stay as they are, but for root's home; ours are written again, one for each
     user.
 
-    A uid of the image's own is used under the name it has there; a login name that is taken gets
-    the uid behind it. All users are made members of the groups `gpu_gids`. `owners`: home -> uid of those
-    that are there; nobody is given another's.
+    A uid of the image's own is used under the name it has there. Of several uids with one name, the last
+    has it as login: on a host each name is one user's, so the others have been deleted there. They, and
+    who is called as one of the image's own, get the uid behind the name. All users are made members of
+    the groups `gpu_gids`. `owners`: home -> uid of those that are there; nobody is given another's.
     """
     lines = [_at_home(line) for line in passwd.splitlines() if not _is_ours(line)]
     by_uid = {fields[2]: fields for fields in map(_fields, lines) if len(fields) > 5}
     logins = {line.partition(":")[0] for line in lines}
     homes = {ROOTS}
     groups = [line for line in group.splitlines() if not line.startswith(_GPU_GROUP)]
-    known = []
+    known, users = [], tuple(users)
+    last = {user.name: user.uid for user in users if str(user.uid) not in by_uid}
+    login_of = {uid: name for name, uid in last.items() if name not in logins}
+    logins |= set(login_of.values())
+    for user in users:
+        if user.uid not in login_of:
+            login_of[user.uid] = _free(user.name, user.uid, logins)
+            logins.add(login_of[user.uid])
     for user in users:
         groups = _with_group(groups, user)
         own = by_uid.get(str(user.uid))
         if own is not None:
             known.append(Account(user, own[0], own[5]))
             continue
-        login = _free(user.name, user.uid, logins)
+        login = login_of[user.uid]
         home = user.home or _home(user, homes, owners)
-        logins.add(login)
         homes.add(home)
         lines.append(f"{login}:x:{user.uid}:{user.gid}:{_OURS}:{home}:{_SHELL}")
         known.append(Account(user, login, home))

@@ -243,6 +243,25 @@ def remove_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
+def users_of_this_machine(*names: str, groups: str = "") -> Iterator[None]:
+    """With homes and groups of their own, and in the `groups`. What a cut run left of them goes first."""
+    more = ("--groups", groups) if groups else ()
+    try:
+        for name in names:
+            _remove_user(name)
+            run(as_root("useradd", "--create-home", "--user-group", *more, name)).good()
+        yield
+    finally:
+        for name in names:
+            _remove_user(name)
+
+
+def _remove_user(name: str) -> None:
+    run(as_root("pkill", "-KILL", "-u", name))  # where a test has failed in between
+    run(as_root("userdel", "--remove", name))
+
+
+@contextlib.contextmanager
 def one_at_a_time(what: str) -> Iterator[None]:
     """What two workers must not do at once, such as making the base image."""
     with (Path(tempfile.gettempdir()) / f"dshpc-test-{what}.lock").open("w") as file:
@@ -375,12 +394,20 @@ def start_configure() -> Iterator[Callable[..., Started]]:
         item.child.communicate()
 
 
-def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Asks less often the longer it takes: most of what is asked starts a program in a container."""
+def wait_until(
+    true: Callable[[], bool],
+    what: str,
+    timeout_s: float = 60,
+    seen: Callable[[], object] = lambda: "",
+) -> None:
+    """Asks less often the longer it takes: most of what is asked starts a program in a container.
+
+    `seen`: what a failure shows beside it.
+    """
     began = time.monotonic()
     while not true():
         waited = time.monotonic() - began
-        assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}"
+        assert waited < timeout_s, f"not within {timeout_s:.0f} s: {what}\n{seen()}"
         time.sleep(min(0.5, max(0.1, waited / 10)))
 
 

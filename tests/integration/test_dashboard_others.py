@@ -25,7 +25,16 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 
 from dshpc_setup.dashboard import front, login
-from tests.integration.cluster import ROOT, Cluster, as_user, command, environment, run, wait_until
+from tests.integration.cluster import (
+    ROOT,
+    Cluster,
+    as_user,
+    command,
+    environment,
+    run,
+    users_of_this_machine,
+    wait_until,
+)
 from tests.integration.shown import blocks
 from tests.integration.web_socket import web_socket
 
@@ -42,14 +51,8 @@ USERS = ("dshpc-ada", "dshpc-bob")
 @pytest.fixture(scope="module")
 def people() -> Iterator[None]:
     group = str(Path("/var/run/docker.sock").stat().st_gid)
-    try:
-        for name in USERS:
-            run(["useradd", "--create-home", "--user-group", "--groups", group, name]).good()
+    with users_of_this_machine(*USERS, groups=group):
         yield
-    finally:
-        for name in USERS:
-            run(["pkill", "-KILL", "-u", name])  # where a test has failed in between
-            run(["userdel", "--remove", name])
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tests.integration.cluster import (
     new_folder,
     remove_folder,
     run,
+    users_of_this_machine,
     wait_until,
 )
 from tests.integration.engines import Engine
@@ -222,11 +223,8 @@ def test_every_byte_stays(lasting: Cluster, data: Path, full: bool) -> None:
 
 @pytest.fixture
 def ada() -> Iterator[pwd.struct_passwd]:
-    try:
-        run(["useradd", "--create-home", "--user-group", ADA]).good()
+    with users_of_this_machine(ADA):
         yield pwd.getpwnam(ADA)
-    finally:
-        run(["userdel", "--remove", ADA])
 
 
 @DOCKER_ALONE

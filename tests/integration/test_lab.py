@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.notebooks import jupyter
-from tests.integration.cluster import ROOT, Cluster, Outcome, as_root, run, wait_until
+from tests.integration.cluster import (
+    ROOT,
+    Cluster,
+    Outcome,
+    as_root,
+    run,
+    users_of_this_machine,
+    wait_until,
+)
 from tests.integration.test_dashboard_browser import python
 
 __all__ = ["python"]
@@ -150,14 +158,12 @@ def two(standard: Cluster) -> Iterator[tuple[Lab, Lab]]:
     """Of two ordinary users of this machine, who may use Docker."""
     names = ("dshpc-lab-ada", "dshpc-lab-bob")
     labs = tuple(Lab(standard, Path("/home", name), user=name) for name in names)
-    try:
-        for name in names:
-            run(as_root("useradd", "--create-home", "--user-group", name)).good()
-        yield labs[0], labs[1]
-    finally:
-        for one in labs:
-            ended(one)
-            run(as_root("userdel", "--remove", str(one.user)))
+    with users_of_this_machine(*names):
+        try:
+            yield labs[0], labs[1]
+        finally:
+            for one in labs:
+                ended(one)
 
 
 @pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")

@@ -74,6 +74,16 @@ class Lab:
     def is_back(self, node: str) -> bool:
         return self.state(node) in ("idle", "mixed", "allocated")
 
+    def all_back(self) -> bool:
+        return all(map(self.is_back, self.others))
+
+    def seen(self) -> str:
+        """What tells why something did not come: nodes, jobs, and the ends of the logs."""
+        asked = (("scontrol", "show", "nodes"), ("scontrol", "show", "jobs"), ("logs", "-n", "40"))
+        said = [self.first.dshpc(*words).stdout for words in asked]
+        said += [each.dshpc("logs", "-n", "40").stdout for each in self.others.values()]
+        return "\n".join(said)
+
     def job_state(self, job: str) -> str:
         return self.first.said("squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
 
@@ -158,8 +168,8 @@ def test_a_wrong_clock_and_a_wrong_key_put_a_node_out_and_lose_no_job(
         found = json.loads(clock.dshpc("doctor", "--json").stdout)["findings"]
         wrong = {it["id"]: it["title"] for it in found if it["state"] == "error"}
         assert "clock" in " ".join(wrong.values()), wrong
-    wait_until(lambda: lab.is_back("lab2"), "it is back by itself", _BACK_S)
-    wait_until(lambda: lab.job_state(job) == "COMPLETED", "the job has ended", _BACK_S)
+    wait_until(lambda: lab.is_back("lab2"), "it is back by itself", _BACK_S, lab.seen)
+    wait_until(lambda: lab.job_state(job) == "COMPLETED", "the job has ended", _BACK_S, lab.seen)
     lab.join("lab3").good()
     assert lab.first.said("srun", "-w", "lab3", "hostname") == "lab3"
 
@@ -251,14 +261,14 @@ class Life:
             self.lab.join(node, token=token).good()
 
     def _settled(self) -> None:
-        wait_until(lambda: all(map(self.lab.is_back, self.lab.others)), "all are back", _BACK_S)
+        wait_until(self.lab.all_back, "all are back", _BACK_S, self.lab.seen)
 
     def count(self) -> None:
         """Each job has run to its end, and each of its runs began once."""
-        nodes = "all are back"
-        wait_until(lambda: all(map(self.lab.is_back, self.lab.others)), nodes, _BACK_S)
+        self._settled()
         left = ("squeue", "-h", "-t", "PD,R,CG", "-o", "%i %T %r %N")
-        wait_until(lambda: self.lab.first.said(*left) == "", "all jobs have ended", 600)
+        none = "all jobs have ended"
+        wait_until(lambda: self.lab.first.said(*left) == "", none, 600, self.lab.seen)
         lines = [line.split() for line in self.ledger.read_text().splitlines()]
         for job in self.jobs:
             began = sorted(int(run) for word, own, run in lines if (word, own) == ("begin", job))

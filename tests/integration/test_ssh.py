@@ -15,7 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, Cluster, Outcome, run, wait_until
+from tests.integration.cluster import (
+    ROOT,
+    Cluster,
+    Outcome,
+    run,
+    users_of_this_machine,
+    wait_until,
+)
 from tests.integration.commands import OWN_GROUP, environment
 from tests.integration.lan import Member, needs_namespaces, network
 from tests.integration.shown import Terminal, documented
@@ -561,14 +568,8 @@ class User(Ssh):
 
 @pytest.fixture
 def users(standard: Cluster) -> Iterator[tuple[User, User]]:
-    names = (ADA, BOB)
-    try:
-        for name in names:
-            run(["useradd", "--create-home", "--user-group", name]).good()
+    with users_of_this_machine(ADA, BOB):
         yield User(standard, ADA), User(standard, BOB)
-    finally:
-        for name in names:
-            run(["userdel", "--remove", name])
 
 
 @DOCKER_ALONE

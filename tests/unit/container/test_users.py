@@ -67,8 +67,9 @@ def test_a_name_of_the_image_is_not_given_away() -> None:
 
 
 def test_two_users_of_one_name_are_told_apart() -> None:
+    """Where a user was made anew, with another number, the name is this one's from the first command on."""
     made = accounts.merge(PASSWD, GROUP, [User(1, 1, "ada"), User(2, 2, "ada")])
-    assert [known.login for known in made.known] == ["ada", "ada-2"]
+    assert [known.login for known in made.known] == ["ada-1", "ada"]
     assert len({known.home for known in made.known}) == 2
 
 
