@@ -33,7 +33,7 @@ pytestmark = [
 NAME = f"{PREFIX}faults"
 CONTAINER = f"{NAME}-slurm"
 UID = "4712"
-_BACK_S = 150
+_BACK_S = 400  # a job whose node failed waits for 121 s, the life of its credential, before it may begin again
 _DOWN_S = 20  # so long a node is waited for
 _JOB = (
     'echo "begin $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}}" >>{ledger}; sleep {seconds}; '
@@ -72,7 +72,7 @@ class Lab:
         return self.first.dshpc("sinfo", "-h", "-n", node, "-o", "%T").stdout.strip()
 
     def is_back(self, node: str) -> bool:
-        return self.state(node) in ("idle", "mixed", "allocated")
+        return self.state(node) in ("idle", "mixed", "allocated", "completing", "planned")
 
     def all_back(self) -> bool:
         return all(map(self.is_back, self.others))
