@@ -33,7 +33,8 @@ pytestmark = [
 NAME = f"{PREFIX}faults"
 CONTAINER = f"{NAME}-slurm"
 UID = "4712"
-_BACK_S = 400  # a job whose node failed waits for 121 s, the life of its credential, before it may begin again
+# A job whose node has failed waits for 121 s, the life of its credential, before it may begin again
+_BACK_S = 400
 _DOWN_S = 20  # so long a node is waited for
 _JOB = (
     'echo "begin $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}}" >>{ledger}; sleep {seconds}; '
