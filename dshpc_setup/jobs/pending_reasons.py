@@ -100,7 +100,8 @@ def why(job: SlurmJob, cannot: Mapping[str, str]) -> str:
         asked = re.sub(r"\(\w+\)", "", job.dependency)
         return f"it waits for other jobs: {shown(asked)}" if asked else "it waits for other jobs"
     if waits == "time" and job.begins:
-        return f"it begins at {clock.told(job.begins)}"
+        again = "it was queued again and " if job.restarts else "it "
+        return f"{again}begins at {clock.told(job.begins)}"
     if waits == "resources" and "gpu" in job.asked:
         asked = job.asked.replace("gres/", "").replace("gres:", "")
         return f"{shown(asked)} is not free: other jobs hold GPUs, CPUs or memory"

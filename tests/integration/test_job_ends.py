@@ -71,6 +71,23 @@ def test_the_gpus_of_a_job_that_has_ended(standard: Cluster, own: Path) -> None:
     assert standard.dshpc("status").good().stdout.count("0 of 2 in use") == 1
 
 
+def test_a_job_whose_launch_failed_is_queued_again_and_not_held(
+    standard: Cluster, own: Path
+) -> None:
+    """As where slurmd is killed in that moment: nobody had to release it, nor knew."""
+    there = "/usr/sbin/slurmstepd"
+    standard.said("mv", there, f"{there}.away")
+    try:
+        said = as_user(UID, "dshpc", "sbatch", "--parsable", "--wrap=echo did run", cwd=own)
+        job = said.good().stdout.strip()
+        wait_for(lambda: "queued again" in (shown(own, job)["reason"] or ""))
+    finally:
+        standard.said("mv", f"{there}.away", there)
+    standard.said("scontrol", "update", f"JobId={job}", "StartTime=now")
+    assert ended(own, job)["state"] == "COMPLETED"
+    assert (own / f"slurm-{job}.out").read_text() == "did run\n"
+
+
 def test_a_script_that_ends_as_the_container_does_has_not(standard: Cluster, own: Path) -> None:
     """It begins anew at the next start, and is not concluded; another one has ended, as it did."""
     for code in (3, 4):
