@@ -86,6 +86,15 @@ def to_check(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Requ
     return request, missing
 
 
+def foreseen(asked: CommandLine, project: str, work: str) -> Request:
+    """Of a run what the cluster can judge before anything is made for it: whether it has such a job."""
+    wanted = Resources()
+    if not asked.command:
+        wanted = store.named(store.folders(Path(project)), asked.name or "").resources
+    request = _request(asked, wanted, work)
+    return replace(request, name="foreseen", argv=("true",), dry_run=True)
+
+
 def _method(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Method, Request]:
     """The method, and its run without what is given to it."""
     found = store.named(store.folders(Path(project)), asked.name or "")
