@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +15,9 @@ from dshpc_setup.cluster.targets import Target, ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
-from dshpc_setup.engine_client import DOCKER
-from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.engine_client import AS_USER, DOCKER
+from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.machine import CommandResult, Machine, handed_in
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import LIVE, Project
@@ -85,23 +87,65 @@ def reconfigure(
             )
         behind = _behind(machine, cluster, env)
         queue_room.check_folder(machine, cluster.container, project)
-        reporter.progress(f"{cluster.container} detects its hardware and reads config/ again")
-        done = in_container(machine, cluster.container, reporter.progress)
-        code, told = _code(done, cluster), done.text.splitlines()
-        for node, each in workers.of_project(machine, project, cluster.container).items():
-            if each.status == "running":
-                reporter.progress(f"{each.name} detects its hardware and reads config/ again")
-                done = in_container(machine, each.name, reporter.progress)
-                code = code or _code(done, replace(cluster, container=each.name))
-                told += [f"{node}: {line}" for line in done.text.splitlines()]
+        with in_containers(machine, reporter) as run:
+            reporter.progress(f"{cluster.container} detects its hardware and reads config/ again")
+            done = run(cluster.container)
+            code, told = _code(done, cluster), done.text.splitlines()
+            for node, each in workers.of_project(machine, project, cluster.container).items():
+                if each.status == "running":
+                    reporter.progress(f"{each.name} detects its hardware and reads config/ again")
+                    done = run(each.name)
+                    code = code or _code(done, replace(cluster, container=each.name))
+                    told += [f"{node}: {line}" for line in done.text.splitlines()]
         now = cluster_status.ask(machine, str(project.folder), cluster.container)
     return Reconfigured(code, tuple(told), behind, now)
 
 
-def in_container(machine: Machine, container: str, on_line: Callable[[str], None]) -> CommandResult:
-    """The container's own `dshpc-node reconfigure`, as it ended."""
-    argv = DOCKER.run_in(container, "dshpc-node", "reconfigure", env=[FROM_HOST])
-    return machine.run(argv, deadline_s=_DEADLINE_S, on_line=on_line)
+@contextlib.contextmanager
+def in_containers(machine: Machine, reporter: Reporter) -> Iterator[Callable[[str], CommandResult]]:
+    """Gives what runs a container's own `dshpc-node reconfigure`, the controller's first: how it ended.
+
+    No interruption leaves half of it. The first container is told, and stops before it has changed
+    anything; once it has begun to, it is awaited, and so are the others. DshpcError then says which it was.
+    """
+    token = os.urandom(8).hex()
+    asked: list[str] = []
+    ended: list[str] = []
+
+    def tell() -> None:
+        said = "Interrupted: a change that has begun is finished. Press Ctrl-C again to leave it alone."
+        reporter.progress(said)  # a step's note is seen as it ends
+        reporter.note(said)
+        if asked and not ended:
+            handed_in.deliver(machine, DOCKER.run_in(asked[0], AS_USER, "--signal", token))
+
+    with handed_in.passed_on(tell, _DEADLINE_S) as came:
+
+        def run(container: str) -> CommandResult:
+            if came and not asked:
+                raise _interrupted(came[0], _BEFORE)
+            asked.append(container)
+            words = (AS_USER, token, "0", "0", "root", "--", "dshpc-node", "reconfigure")
+            argv = DOCKER.run_in(container, *words, env=[FROM_HOST])
+            done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
+            if came and not ended and done.code == Exit.INTERRUPTED:
+                raise _interrupted(came[0], _BEFORE)
+            ended.append(container)
+            return done
+
+        yield run
+    if came:
+        raise _interrupted(came[0], "The interruption came too late: the reconfigure had begun.")
+
+
+_BEFORE = "Interrupted before anything was changed in the running cluster."
+
+
+def _interrupted(number: int, brief: str) -> DshpcError:
+    look = Fix("See what is in force", "dshpc status", step="look")
+    return DshpcError(
+        brief, "", (look, Fix("Put config/ into effect", "dshpc reconfigure")), 128 + number
+    )
 
 
 def _code(done: CommandResult, cluster: Target) -> int:
