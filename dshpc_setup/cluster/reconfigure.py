@@ -110,7 +110,7 @@ def in_containers(machine: Machine, reporter: Reporter) -> Iterator[Callable[[st
     """
     token = os.urandom(8).hex()
     asked: list[str] = []
-    ended: list[str] = []
+    ended: list[CommandResult] = []
 
     def tell() -> None:
         said = "Interrupted: a change that has begun is finished. Press Ctrl-C again to leave it alone."
@@ -123,29 +123,30 @@ def in_containers(machine: Machine, reporter: Reporter) -> Iterator[Callable[[st
 
         def run(container: str) -> CommandResult:
             if came and not asked:
-                raise _interrupted(came[0], _BEFORE)
+                raise _interrupted(came[0])
             asked.append(container)
             words = (AS_USER, token, "0", "0", "root", "--", "dshpc-node", "reconfigure")
             argv = DOCKER.run_in(container, *words, env=[FROM_HOST])
             done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
             if came and not ended and done.code == Exit.INTERRUPTED:
-                raise _interrupted(came[0], _BEFORE)
-            ended.append(container)
+                raise _interrupted(came[0])
+            ended.append(done)
             return done
 
         yield run
     if came:
-        raise _interrupted(came[0], "The interruption came too late: the reconfigure had begun.")
+        raise _interrupted(came[0], ended[0] if ended else None)
 
 
-_BEFORE = "Interrupted before anything was changed in the running cluster."
-
-
-def _interrupted(number: int, brief: str) -> DshpcError:
+def _interrupted(number: int, done: CommandResult | None = None) -> DshpcError:
+    """`done`: how it ended, where it could not be stopped any more."""
+    what = "Interrupted before anything was changed in the running cluster."
+    if done is not None:
+        how = "it is put in force" if done.ok else "it was tried, and is not in force"
+        what = f"The interruption came too late for what config/ says: {how}."
     look = Fix("See what is in force", "dshpc status", step="look")
-    return DshpcError(
-        brief, "", (look, Fix("Put config/ into effect", "dshpc reconfigure")), 128 + number
-    )
+    again = () if done is not None and done.ok else (Fix("Try it again", "dshpc reconfigure"),)
+    return DshpcError(what, "" if done is None else done.text, (look, *again), 128 + number)
 
 
 def _code(done: CommandResult, cluster: Target) -> int:

@@ -92,7 +92,8 @@ def foreseen(asked: CommandLine, project: str, work: str) -> Request:
     if not asked.command:
         wanted = store.named(store.folders(Path(project)), asked.name or "").resources
     request = _request(asked, wanted, work)
-    return replace(request, name="foreseen", argv=("true",), dry_run=True)
+    name = asked.name or os.path.basename(asked.command[0]) or "job"
+    return replace(request, name=name, argv=("true",), dry_run=True)
 
 
 def _method(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Method, Request]:
