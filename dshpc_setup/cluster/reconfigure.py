@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,6 +102,9 @@ def reconfigure(
     return Reconfigured(code, tuple(told), behind, now)
 
 
+_STOPPED = (Exit.INTERRUPTED, 128 + signal.SIGTERM)  # the latter before it hears signals
+
+
 @contextlib.contextmanager
 def in_containers(machine: Machine, reporter: Reporter) -> Iterator[Callable[[str], CommandResult]]:
     """Gives what runs a container's own `dshpc-node reconfigure`, the controller's first: how it ended.
@@ -128,7 +132,7 @@ def in_containers(machine: Machine, reporter: Reporter) -> Iterator[Callable[[st
             words = (AS_USER, token, "0", "0", "root", "--", "dshpc-node", "reconfigure")
             argv = DOCKER.run_in(container, *words, env=[FROM_HOST])
             done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
-            if came and not ended and done.code == Exit.INTERRUPTED:
+            if came and not ended and done.code in _STOPPED:
                 raise _interrupted(came[0])
             ended.append(done)
             return done

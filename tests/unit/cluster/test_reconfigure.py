@@ -145,6 +145,7 @@ def test_any_answer_of_the_engine(text: str) -> None:
     ("number", "code", "said"),
     [
         (signal.SIGINT, Exit.INTERRUPTED, "Interrupted before anything was changed"),
+        (signal.SIGINT, 143, "Interrupted before anything was changed"),
         (signal.SIGINT, Exit.OK, "The interruption came too late"),
         (
             signal.SIGTERM,
