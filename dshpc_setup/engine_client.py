@@ -41,6 +41,8 @@ SAYS: Final = (
 )
 """How a client's words begin that tell of a container it did not reach: Docker's, the built-in engine's,
 Podman's."""
+AS_USER: Final = "/usr/local/lib/dshpc/as-user"
+"""In our containers: runs a program under a token, by which it can be sent signals from outside."""
 QUIET: Final = "DSHPC_CLIENT_QUIET"
 """A variable of the built-in engine's client: who calls it tells by himself that the container is down."""
 _SHARED = (

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-AS_USER = "/usr/local/lib/dshpc/as-user"
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
 _SUBMITS = (["job", "submit"], ["job", "workflow"], ["job", "ssh"])
@@ -74,6 +73,7 @@ class Call:
         self.mode = exec_stdin.mode(command, arguments, exec_caller.terminals())
         self.token = os.urandom(8).hex()
         self.more: list[str] = []  # variables, as NAME or NAME=VALUE
+        self.ended_by = 0  # the signal that came to us and ends a command, once it was run
 
     def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
         """The command line of the engine's client that runs it."""
@@ -95,7 +95,7 @@ class Call:
             names.append(f"DSHPC_HOME={home}")
         return self.engine.run_in(
             self.container,
-            *(AS_USER, self.token, str(uid), str(gid), name, "--", *self.argv),
+            *(engine_client.AS_USER, self.token, str(uid), str(gid), name, "--", *self.argv),
             stdin=self.mode != exec_stdin.NONE,
             terminal=self.mode == exec_stdin.TTY,
             env=names,
@@ -104,7 +104,7 @@ class Call:
 
     @property
     def deliver(self) -> list[str]:
-        return self.engine.run_in(self.container, AS_USER, "--signal", self.token)
+        return self.engine.run_in(self.container, engine_client.AS_USER, "--signal", self.token)
 
 
 def main(arguments: list[str]) -> int:
@@ -207,6 +207,7 @@ def run(call: Call) -> int:
         from dshpc_setup.cli.exec_trouble import no_client
 
         raise no_client(call.engine.program[0], str(error)) from None
+    call.ended_by = session.ended_by
     if session.gave_up:
         say(
             f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "
@@ -227,6 +228,24 @@ def run(call: Call) -> int:
 
         say_what_it_needs(call)
     return code
+
+
+def say_unwatched(call: Call, code: int, what: str, *more: str) -> None:
+    """Where a signal of ours has ended the watching, and not what was watched: say what becomes of that.
+
+    By the exit code alone a job that was cancelled could not be told from it.
+    """
+    if not call.ended_by or code != 128 + call.ended_by:
+        return
+    from dshpc_setup.terminal.command_names import as_called
+
+    name = "Ctrl-C" if call.ended_by == signal.SIGINT else signal.Signals(call.ended_by).name
+    try:
+        say(f"{name}: {what} is no longer watched. It keeps running, unless it has ended.")
+        for text in more:
+            say(as_called(text))
+    except OSError:  # the terminal has hung up
+        return
 
 
 def show(said: bytes) -> None:

@@ -54,6 +54,7 @@ class Session:
         # delivery's pid -> signal, when it came, when this try began
         self._pending: dict[int, tuple[str, float, float]] = {}
         self.gave_up: str | None = None  # the signal at which a silent engine was given up
+        self.ended_by = 0  # the last that came and ends a command
 
     def run(self) -> tuple[int, int]:
         """(exit code, 0), or (128 + N, N) where signal N ended the client.
@@ -158,7 +159,9 @@ class Session:
                 self._closed = True
                 self.abandon(number)
             else:
-                self._forward(signal.Signals(number).name[3:], time.monotonic())
+                name = signal.Signals(number).name[3:]
+                self.ended_by = number if name in _ENDING else self.ended_by
+                self._forward(name, time.monotonic())
 
     def _silent(self) -> str | None:
         """The signal that is to end the command and whose delivery hangs."""

@@ -63,6 +63,9 @@ def ask(words: Sequence[str], folder: str | None) -> int:
     call = cli_exec.Call(cli_exec.NODE, whole, runtime)
     call.more = exec_caller.for_people(os.environ)
     code = cli_exec.run(call)
+    if {"-f", "--follow"} & {*words}:
+        job = words[1]
+        cli_exec.say_unwatched(call, code, f"job {job}", f"End it: dshpc job cancel {job}")
     if code == _USAGE:
         _check_known(call, words[0])
     return code

@@ -18,7 +18,7 @@ from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_caller, exec_stdin, stopping
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine import CommandResult, handed_in
 from dshpc_setup.terminal.command_names import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
@@ -102,11 +102,11 @@ def ask(
     def stop() -> None:
         if unsure:
             _say("Interrupted: stopping the submission. Press Ctrl-C again to quit at once.")
-        stopping.deliver(machine, call.deliver)
+        handed_in.deliver(machine, call.deliver)
 
     try:
         # A client that is ended leaves what it started running
-        with stopping.passed_on(stop) as came:
+        with handed_in.passed_on(stop, stopping.PATIENCE_S) as came:
             done = machine.run(
                 argv,
                 deadline_s=deadline_s,
@@ -128,7 +128,7 @@ def ask(
     if answer is not None:
         return answer
     if done.state == "timeout":
-        stopping.deliver(machine, call.deliver)
+        handed_in.deliver(machine, call.deliver)
         silent = f"The cluster did not answer within {deadline_s:.0f} s."
         if unsure:
             raise _unanswered(silent, handed, said)

@@ -158,6 +158,10 @@ def carry_out(line: Line) -> int:
     is_check = line.command == "method check"
     dry = line.asked.dry_run or is_check
     incoming = Incoming(here.work, here.owner, dry, here.prepare, here.also, here.runtime)
+    if not is_check:
+        incoming.foresee = lambda: ask(
+            runtime, "submit", request_building.foreseen(line.asked, project, here.work)
+        )
     if is_check:
         request, missing = request_building.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)
@@ -249,7 +253,7 @@ def _show_check(answer: dict[str, Any], line: Line) -> int:
 
 
 def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
-    """Watch the job to its end: its exit code. Ctrl-C ends the watching, and the job goes on."""
+    """Watch the job to its end: its exit code. A signal ends the watching, and the job goes on."""
     where, job = str(answer["workspace"]), answer["job_id"]
     words = ["job", "follow", where, "--work", str(runtime["work"])]
     call = execution.Call(execution.NODE, words, runtime)
@@ -262,9 +266,7 @@ def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
         raise
     if code == _KILLED:
         _check_stopped(call, since, job)
-    if code in (128 + 1, 128 + 2, 128 + 15):  # as it ends where HUP, INT or TERM came
-        _say([f"No longer followed; unless job {job} has ended, it keeps running.",
-              f"End it: dshpc job cancel {job}"])  # fmt: skip
+    execution.say_unwatched(call, code, f"job {job}", f"End it: dshpc job cancel {job}")
     return code
 
 

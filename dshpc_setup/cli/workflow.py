@@ -178,8 +178,11 @@ def _submitted(
     from dshpc_setup.workflows import check, fingerprint, request_building
 
     where = request_building.Where(
-        here.project, here.work, here.owner, here.prepare, here.also, here.runtime
-    )
+        here.project, here.work, here.owner, here.prepare, here.also, here.runtime,
+        lambda: ask(
+            here.runtime, "workflow", request_building.WorkflowRequest("list", "", here.work)
+        ),
+    )  # fmt: skip
     folders = store.folders(Path(where.project))
     found = check.load(check.Place(file.absolute(), folders, where.work))
     prints = fingerprint.prints(found)
@@ -232,13 +235,13 @@ def _watch(runtime: dict[str, Any], asked: WorkflowRequest) -> int:
     call = execution.Call(execution.NODE, words, runtime)
     call.more = exec_caller.for_people(os.environ)
     code = execution.run(call)
-    if code in (128 + 1, 128 + 2, 128 + 15):
-        said = [
-            f"The workflow {asked.name} keeps running. "
-            f"Show its state: dshpc workflow status {asked.name}",
-            f"End it: dshpc workflow cancel {asked.name}",
-        ]
-        print("\n".join(map(as_called, said)), file=sys.stderr, flush=True)
+    execution.say_unwatched(
+        call,
+        code,
+        f"the workflow {asked.name}",
+        f"Show its state: dshpc workflow status {asked.name}",
+        f"End it: dshpc workflow cancel {asked.name}",
+    )
     return code
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +16,9 @@ from dshpc_setup.cluster.targets import Target, ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
-from dshpc_setup.engine_client import DOCKER
-from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.engine_client import AS_USER, DOCKER
+from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.machine import CommandResult, Machine, handed_in
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import LIVE, Project
@@ -85,23 +88,69 @@ def reconfigure(
             )
         behind = _behind(machine, cluster, env)
         queue_room.check_folder(machine, cluster.container, project)
-        reporter.progress(f"{cluster.container} detects its hardware and reads config/ again")
-        done = in_container(machine, cluster.container, reporter.progress)
-        code, told = _code(done, cluster), done.text.splitlines()
-        for node, each in workers.of_project(machine, project, cluster.container).items():
-            if each.status == "running":
-                reporter.progress(f"{each.name} detects its hardware and reads config/ again")
-                done = in_container(machine, each.name, reporter.progress)
-                code = code or _code(done, replace(cluster, container=each.name))
-                told += [f"{node}: {line}" for line in done.text.splitlines()]
+        with in_containers(machine, reporter) as run:
+            reporter.progress(f"{cluster.container} detects its hardware and reads config/ again")
+            done = run(cluster.container)
+            code, told = _code(done, cluster), done.text.splitlines()
+            for node, each in workers.of_project(machine, project, cluster.container).items():
+                if each.status == "running":
+                    reporter.progress(f"{each.name} detects its hardware and reads config/ again")
+                    done = run(each.name)
+                    code = code or _code(done, replace(cluster, container=each.name))
+                    told += [f"{node}: {line}" for line in done.text.splitlines()]
         now = cluster_status.ask(machine, str(project.folder), cluster.container)
     return Reconfigured(code, tuple(told), behind, now)
 
 
-def in_container(machine: Machine, container: str, on_line: Callable[[str], None]) -> CommandResult:
-    """The container's own `dshpc-node reconfigure`, as it ended."""
-    argv = DOCKER.run_in(container, "dshpc-node", "reconfigure", env=[FROM_HOST])
-    return machine.run(argv, deadline_s=_DEADLINE_S, on_line=on_line)
+_STOPPED = (Exit.INTERRUPTED, 128 + signal.SIGTERM)  # the latter before it hears signals
+
+
+@contextlib.contextmanager
+def in_containers(machine: Machine, reporter: Reporter) -> Iterator[Callable[[str], CommandResult]]:
+    """Gives what runs a container's own `dshpc-node reconfigure`, the controller's first: how it ended.
+
+    No interruption leaves half of it. The first container is told, and stops before it has changed
+    anything; once it has begun to, it is awaited, and so are the others. DshpcError then says which it was.
+    """
+    token = os.urandom(8).hex()
+    asked: list[str] = []
+    ended: list[CommandResult] = []
+
+    def tell() -> None:
+        said = "Interrupted: a change that has begun is finished. Press Ctrl-C again to leave it alone."
+        reporter.progress(said)  # a step's note is seen as it ends
+        reporter.note(said)
+        if asked and not ended:
+            handed_in.deliver(machine, DOCKER.run_in(asked[0], AS_USER, "--signal", token))
+
+    with handed_in.passed_on(tell, _DEADLINE_S) as came:
+
+        def run(container: str) -> CommandResult:
+            if came and not asked:
+                raise _interrupted(came[0])
+            asked.append(container)
+            words = (AS_USER, token, "0", "0", "root", "--", "dshpc-node", "reconfigure")
+            argv = DOCKER.run_in(container, *words, env=[FROM_HOST])
+            done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
+            if came and not ended and done.code in _STOPPED:
+                raise _interrupted(came[0])
+            ended.append(done)
+            return done
+
+        yield run
+    if came:
+        raise _interrupted(came[0], ended[0] if ended else None)
+
+
+def _interrupted(number: int, done: CommandResult | None = None) -> DshpcError:
+    """`done`: how it ended, where it could not be stopped any more."""
+    what = "Interrupted before anything was changed in the running cluster."
+    if done is not None:
+        how = "it is put in force" if done.ok else "it was tried, and is not in force"
+        what = f"The interruption came too late for what config/ says: {how}."
+    look = Fix("See what is in force", "dshpc status", step="look")
+    again = () if done is not None and done.ok else (Fix("Try it again", "dshpc reconfigure"),)
+    return DshpcError(what, "" if done is None else done.text, (look, *again), 128 + number)
 
 
 def _code(done: CommandResult, cluster: Target) -> int:

@@ -193,10 +193,12 @@ def bring_up(
         return False
     if agreed.live and found is not None:
         reporter.progress("reconfiguring, with jobs going on")
-        if reconfigure.in_container(machine, found.name, reporter.progress).ok:
-            for each in workers.of_project(machine, project, found.name).values():
+        with reconfigure.in_containers(machine, reporter) as run:
+            done = run(found.name).ok
+            for each in workers.of_project(machine, project, found.name).values() if done else ():
                 if each.status == "running":
-                    reconfigure.in_container(machine, each.name, reporter.progress)
+                    run(each.name)
+        if done:
             return False
         _may_stop(machine, agreed, may_stop, reporter)
     reporter.progress("starting the container")

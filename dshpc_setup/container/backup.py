@@ -46,7 +46,7 @@ _NOT_KEPT = re.compile(
 _BY_ITSELF = ("slurmctld", "database")
 _SCRIPTS = re.compile(r"hash\.[0-9]+")
 _ENDED_S = 60.0
-_DEEPEST = 32  # folders in each other; the cluster's own are five at most
+DEEPEST = 32  # folders in each other; the cluster's own are five at most
 _POLL_S = 0.02
 _PACKED = 3  # of 9: a database is mostly zeros
 
@@ -110,7 +110,7 @@ class _Archive:
 
         `within`: the folder that holds it, open. Some folders are their users': no link of theirs leads out.
         """
-        opened = _opened(path, within) if name.count("/") < _DEEPEST else None
+        opened = _opened(path, within) if name.count("/") < DEEPEST else None
         if opened is None:
             return
         try:

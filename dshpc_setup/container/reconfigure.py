@@ -7,9 +7,11 @@ text that they refuse after all cannot end a controller that nobody starts again
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from dshpc_setup import settings as settings_module
@@ -40,7 +42,9 @@ from dshpc_setup.container.run import Run, slurm_user
 from dshpc_setup.container.status import Status, as_failure
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.storage import replace_text
+from dshpc_setup.jobs.stopping import STOPS
 from dshpc_setup.machine import Machine
+from dshpc_setup.signals import handled
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import ASK, Paths
 
@@ -56,12 +60,27 @@ def reconfigure(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     force before is so still.
     """
     settings = settings_module.of_container(env)
-    with alone(paths, "dshpc reconfigure"):
+    with alone(paths, "dshpc reconfigure"), _stoppable() as begin:
         before = _ready(paths)
         status = Status(paths, say=_say, live=False)
         run = Run(machine, paths, status, settings, slurm_user(), restored=True)
-        _reconfigure(run, before)
+        _reconfigure(run, before, begin)
     return Exit.OK
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[Callable[[], None]]:
+    """TERM and its like end us until the function that it gives is called, and nothing after that: what has
+    begun to change is finished, or taken back."""
+    begun: list[bool] = []
+
+    def hear(number: int, _frame: object) -> None:
+        if not begun:
+            raise KeyboardInterrupt
+        _say(f"{signal.Signals(number).name} came too late: the change has begun, and is finished.")
+
+    with handled(STOPS, hear):
+        yield lambda: begun.append(True)
 
 
 def _say(text: str) -> None:
@@ -92,7 +111,7 @@ def _ready(paths: Paths) -> Mapping[str, Any]:
     )
 
 
-def _reconfigure(run: Run, before: Mapping[str, Any]) -> None:
+def _reconfigure(run: Run, before: Mapping[str, Any], begin: Callable[[], None]) -> None:
     paths, status = run.paths, run.status
     state_volume.ensure_room(paths)
     old_texts = _texts_in_force(paths)
@@ -117,6 +136,7 @@ def _reconfigure(run: Run, before: Mapping[str, Any]) -> None:
             status.say("Nothing has changed: what is in force is what the machine and config/ say.")
             return
     status.values.update(node=node, gres=check.gres_of(candidate, node))
+    begin()
     _say_begun(run, before)
     _count(run, before, candidate)
     old_folder = os.path.realpath(paths.etc_slurm)

@@ -16,7 +16,8 @@ import shutil
 import sys
 import tarfile
 import zlib
-from typing import IO
+from collections.abc import Iterator
+from typing import IO, cast
 
 from dshpc_setup import codec
 from dshpc_setup.container import backup
@@ -27,10 +28,17 @@ from dshpc_setup.files.storage import cannot_write
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.terminal.amounts import size
 from dshpc_setup.versions import numbers
 
 _BLOCK = 1 << 20
 _MOST_MANIFEST = 64 << 20
+_MOST_HEAD = (
+    1 << 20
+)  # of one member, its extended attributes included: tarfile holds them in memory
+_MOST_MEMBERS = 4_000_000
+_LEFT_BYTES = 64 << 20  # for slurmctld, which goes on writing its state beside it
+_LEAST_EACH = 4096  # a file takes a block, and its name a place
 
 
 def _new(paths: Paths) -> str:
@@ -60,7 +68,7 @@ def check(machine: Machine, paths: Paths, settings: Settings) -> int:
     new = _new(paths)
     try:
         os.mkdir(new, 0o700)
-        manifest = _unpack(sys.stdin.buffer, new)
+        manifest = _unpack(sys.stdin.buffer, new, _room(paths))
         _fits(manifest, settings, backup.slurm_version(machine))
         os.sync()
         os.rename(new, _checked(paths))
@@ -99,26 +107,60 @@ def drop(paths: Paths) -> int:
     return 0
 
 
-def _unpack(stream: IO[bytes], into: str) -> Manifest:
+def _room(paths: Paths) -> int:
+    """Bytes that the backup may take."""
+    found = os.statvfs(paths.state)
+    return found.f_bavail * found.f_frsize - _LEFT_BYTES if found.f_blocks else sys.maxsize
+
+
+class _Measured:
+    """What is unpacked, up to `left` bytes: a few packed ones can be any number."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        self._packed, self.left = packed, _MOST_HEAD
+
+    def read(self, size: int) -> bytes:
+        block = self._packed.read(size)
+        self.left -= len(block)
+        if self.left < 0:
+            raise _broken("it holds more than it says")
+        return block
+
+
+def _members(stream: IO[bytes], room: int) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Those of a packed archive, to its very end; DshpcError for the first by whose declared size it would
+    take more than `room` bytes."""
+    taken = count = 0
+    with gzip.GzipFile(fileobj=stream) as packed:
+        measured = _Measured(packed)
+        with tarfile.open(fileobj=cast(IO[bytes], measured), mode="r|") as archive:
+            for member in archive:
+                archive.members = []  # type: ignore[attr-defined]  # it would keep them all
+                count, taken = count + 1, taken + member.size + _LEAST_EACH
+                if member.size < 0 or count > _MOST_MEMBERS:
+                    raise _broken("it is none that dshpc backup has made")
+                if taken > room:
+                    raise _too_large(taken, room)
+                measured.left = member.size + _MOST_HEAD
+                yield archive, member
+        while measured.read(_BLOCK):  # tarfile stops before gzip has compared its own sum
+            pass
+
+
+def _unpack(stream: IO[bytes], into: str, room: int) -> Manifest:
     sums: dict[str, str] = {}
     manifest: Manifest | None = None
     try:
-        with (
-            gzip.GzipFile(fileobj=stream) as packed,
-            tarfile.open(fileobj=packed, mode="r|") as archive,
-        ):
-            for member in archive:
-                if manifest is not None:
-                    raise _broken(f"{member.name} stands behind its end")
-                if member.name == MANIFEST:
-                    manifest = _manifest(archive, member)
-                else:
-                    try:
-                        _place(archive, member, into, sums)
-                    except (FileExistsError, NotADirectoryError, OverflowError) as error:
-                        raise _broken(f"{member.name!r}: {error}") from None
-            while packed.read(_BLOCK):  # tarfile stops before gzip has compared its own sum
-                pass
+        for archive, member in _members(stream, room):
+            if manifest is not None:
+                raise _broken(f"{member.name} stands behind its end")
+            if member.name == MANIFEST:
+                manifest = _manifest(archive, member)
+                continue
+            try:
+                _place(archive, member, into, sums)
+            except (FileExistsError, NotADirectoryError, OverflowError) as error:
+                raise _broken(f"{member.name!r}: {error}") from None
     except EOFError:
         raise _broken("it is cut off: its end is missing") from None
     except (gzip.BadGzipFile, tarfile.ReadError, zlib.error):
@@ -148,7 +190,12 @@ def _place(
 ) -> None:
     """One file or folder below `state` or `key`, and nowhere else."""
     parts = member.name.split("/")
-    if parts[0] not in (STATE, KEY) or not all(parts) or {".", ".."} & set(parts):
+    if (
+        parts[0] not in (STATE, KEY)
+        or not all(parts)
+        or {".", ".."} & set(parts)
+        or len(parts) > backup.DEEPEST + 1
+    ):
         raise _broken(f"{member.name!r} lies nowhere in a cluster's state")
     is_top, is_key = len(parts) == 1, parts[0] == KEY
     if (is_top or (is_key and len(parts) == 2)) and member.isdir() != is_top:
@@ -197,6 +244,19 @@ def _fits(manifest: Manifest, settings: Settings, here: str) -> None:
                 ),
             ),
         )
+
+
+def _too_large(taken: int, room: int) -> DshpcError:
+    return DshpcError(
+        "The backup needs more room than the state volume has.",
+        f"It holds more than {size(taken - 1)}, and {size(max(0, room))} are free for it; "
+        f"{size(_LEFT_BYTES)} more stay free for Slurm.",
+        (
+            Fix("See what is full", "docker system df; df -h", step="look"),
+            "Make room on the disk that the engine keeps its volumes on.",
+            Fix("Then", "dshpc restore FILE", step="after"),
+        ),
+    )
 
 
 def _broken(why: str) -> DshpcError:

@@ -23,6 +23,7 @@ from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import replace_text
+from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.terminal.sanitize import listed
 
 
@@ -59,6 +60,12 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
         from dshpc_setup.container import nodes
 
         nodes.write(run.paths, offered)
+    if not run.is_worker and (without := _without_lua(candidate.texts["slurm.conf"])):
+        run.status.note(
+            f"slurm.conf has no {' and no '.join(f'{key}=lua' for key in without)}: names of jobs are taken "
+            "as users write them. One with a control character can be missing in dshpc usage, and keep "
+            "release_idle from other jobs."
+        )
     if run.is_worker:
         worker.say_what_it_has(run, candidate.texts["slurm.conf"], node)
     if seen.plan.sharing is not None and seen.plan.sharing.kind == "mps":
@@ -67,6 +74,12 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
         with run.status.step("mps"):
             for note in mps.prepare(run.machine, run.paths, seen.plan):
                 run.status.note(note)
+
+
+def _without_lua(text: str) -> tuple[str, ...]:
+    """Which of the plugins that make texts of jobs plain are not loaded (job-texts.lua)."""
+    keys = ("JobSubmitPlugins", "CliFilterPlugins")
+    return tuple(key for key in keys if "lua" not in (slurm_conf.last(text, key) or "").split(","))
 
 
 def bring_up(run: Run, candidate: Candidate, node: str) -> None:

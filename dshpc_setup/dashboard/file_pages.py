@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -15,7 +15,6 @@ from starlette.responses import Response, StreamingResponse
 from dshpc_setup.dashboard import files
 from dshpc_setup.dashboard.job_pages import one_of
 from dshpc_setup.dashboard.site import Site, get, job_id, no_page
-from dshpc_setup.jobs.view import View
 
 _ROWS = 200
 _BLOCK = 1 << 18
@@ -41,8 +40,7 @@ def job_files(site: Site, request: Request) -> Response:
     """A folder of the workspace, or a file of it as a page."""
     one, parts = one_of(site, request), _parts(request)
     values: dict[str, Any] = {"one": one, "number": job_id(request), "parts": parts, "here": "jobs"}
-    kind = _kind(one, site.source.work, parts)
-    if kind == "folder":
+    if files.is_folder(one, site.source.work, parts):
         entries, more = files.listing(one, site.source.work, parts)
         return site.page("files.html", entries=entries, more=more, **values)
     ending = os.path.splitext(parts[-1])[1].lower()
@@ -51,15 +49,6 @@ def job_files(site: Site, request: Request) -> Response:
     part = files.text(one, site.source.work, parts)
     rows = _rows(part.text) if part is not None and ending == ".csv" else None
     return site.page("file.html", picture=False, part=part, rows=rows, **values)
-
-
-def _kind(one: View, work: str, parts: tuple[str, ...]) -> str:
-    """Raises DshpcError for what is neither a folder nor a file."""
-    if not parts:
-        return "folder"
-    entries, _ = files.listing(one, work, parts[:-1])
-    found = next((each.kind for each in entries if each.name == parts[-1]), "")
-    return found if found == "folder" else "file"
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -86,14 +75,18 @@ def raw_file(site: Site, request: Request) -> Response:
 
 
 def _parts(request: Request) -> tuple[str, ...]:
-    return tuple(part for part in str(request.path_params["path"]).split("/") if part)
+    """Behind /jobs/JOB/files/ or raw/, as it was sent: a file's name may be no UTF-8."""
+    path = os.fsdecode(unquote_to_bytes(request.scope["raw_path"]))
+    return tuple(part for part in path.split("/")[4:] if part)
 
 
 def _sent(handle: int, size: int, name: str, picture: str | None) -> Response:
     """As a download, unless it is a picture."""
     headers = {"Content-Security-Policy": _FILE_POLICY, "Content-Length": str(size)}
     if picture is None:
-        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+        headers["Content-Disposition"] = (
+            f"attachment; filename*=UTF-8''{quote(os.fsencode(name), safe='')}"
+        )
 
     def blocks() -> Iterator[bytes]:
         left = size  # a log may grow meanwhile

@@ -62,8 +62,18 @@ def listing(one: View, work: str, parts: tuple[str, ...]) -> tuple[tuple[Entry, 
                 if len(found) == MOST_ENTRIES:
                     return _sorted(found), True
                 if not entry.name.startswith(".dshpc-"):
-                    found.append(_entry(entry))
+                    with contextlib.suppress(FileNotFoundError):  # jobs remove files meanwhile
+                        found.append(_entry(entry))
         return _sorted(found), False
+
+
+def is_folder(one: View, work: str, parts: tuple[str, ...]) -> bool:
+    """Raises DshpcError for what is not there."""
+    with _told(one, parts), _folder(one, work, parts[:-1]) as folder:
+        if parts and not _is_name(parts[-1]):
+            raise FileNotFoundError(2, os.strerror(2))
+        found = os.stat(parts[-1] if parts else ".", dir_fd=folder, follow_symlinks=False)
+        return stat.S_ISDIR(found.st_mode)
 
 
 def opened(one: View, work: str, parts: tuple[str, ...]) -> tuple[int, int]:

@@ -9,9 +9,11 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from html import escape
+from http import HTTPStatus
 from pathlib import Path
 
 import h11
@@ -24,7 +26,10 @@ from dshpc_setup.errors import DshpcError, usage_error
 _HEAD_S, _QUIET_S, _AGAIN_S = 20.0, 180.0, 0.1
 _MOST_HEAD = 32 << 10
 _BLOCK = 1 << 16
-_MOST_AT_ONCE = 400
+_MOST_AT_ONCE, _MOST_EACH = (
+    400,
+    100,
+)  # of one user: whoever holds his open keeps nobody else's waiting
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Not let in</title>
 <h1>Not let in</h1><p>{what}</p>"""
 
@@ -59,6 +64,7 @@ class Front:
     def __init__(self, proxy: login.Proxy, people: People) -> None:
         self._proxy, self._people = proxy, people
         self._free = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._of = Counter[str]()  # requests that are being answered, by user
 
     async def serve(
         self, listening: socket.socket, tls: ssl.SSLContext, ready: Callable[[], None]
@@ -112,14 +118,30 @@ class Front:
         if refusal is not None:
             await _refuse(writer, *login.WORDS[refusal])
             return
+        if self._of[name] >= _MOST_EACH:
+            await _refuse(writer, 429, "Too many requests of yours are open: close some pages.")
+            return
+        self._of[name] += 1
+        try:
+            await self._answer_as(name, asked, request, (reader, writer))
+        finally:
+            self._of[name] -= 1
+
+    async def _answer_as(
+        self,
+        name: str,
+        asked: h11.Connection,
+        request: h11.Request,
+        browser: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
         holding = self._people.of(name)
         try:
             theirs = await in_thread(holding.__enter__)
         except DshpcError as error:
-            await _refuse(writer, 403, f"{error.brief} {error.details}")
+            await _refuse(browser[1], 403, f"{error.brief} {error.details}")
             return
         try:
-            await self._lead(asked, request, theirs, (reader, writer))
+            await self._lead(asked, request, theirs, browser)
         finally:
             await in_thread(lambda: _leave(holding))
 
@@ -197,7 +219,7 @@ async def _passed(inner: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def _refuse(writer: asyncio.StreamWriter, code: int, what: str) -> None:
     page = _PAGE.format(what=escape(what)).encode(errors="replace")
-    reason = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden"}[code]
+    reason = HTTPStatus(code).phrase
     head = (
         f"HTTP/1.1 {code} {reason}\r\nContent-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\nConnection: close\r\n"

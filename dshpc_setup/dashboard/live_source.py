@@ -158,11 +158,15 @@ class LiveSource:
         incoming = Incoming(
             self.work, self.owner, asked.dry_run, self.prepare, runtime=self.project.runtime()
         )
+        folder = str(self.project.folder)
+        incoming.foresee = lambda: self._handed(
+            "submit", request_building.foreseen(asked, folder, self.work)
+        )
         try:
             request = (
                 request_building.of_command(asked, incoming)
                 if asked.command
-                else request_building.of_method(asked, str(self.project.folder), incoming)
+                else request_building.of_method(asked, folder, incoming)
             )
         except BaseException:
             incoming.remove()

@@ -19,6 +19,7 @@ from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.browser import TITLE
 from dshpc_setup.dashboard.browser_files import of_machine
+from dshpc_setup.dashboard.connections import Connection
 from dshpc_setup.dashboard.live_source import LiveSource
 from dshpc_setup.dashboard.site import Site
 from dshpc_setup.errors import DshpcError, Exit, usage_error
@@ -126,7 +127,7 @@ def listening_at(host: str, port: int) -> socket.socket:
 def _server(app: object) -> uvicorn.Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="h11",
+        http=Connection,
         ws="wsproto",
         ws_max_size=_MOST_WORD,
         lifespan="off",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Awaitable, Callable
@@ -105,6 +106,7 @@ class Site:
             "outcome": outcome,
             "gpus": view.which,
             "part": lambda text: quote(str(text), safe="", errors="replace"),  # of an address
+            "way": lambda path: quote(os.fsencode(path)),  # a file's name may be any bytes
             "hours": lambda seconds: f"{seconds / 3600:.2f}",
             "problems": in_words,
             "whole": lambda value: "-" if value is None else f"{value:.0f}",

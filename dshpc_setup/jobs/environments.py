@@ -99,6 +99,7 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Mak
 
     from dshpc_setup.machine.local import LocalMachine
 
+    incoming.before_long()
     name = os.path.basename(final)
     new, handle = new_and_held(at)
     try:

@@ -33,7 +33,7 @@ _WHY_S = 30.0  # why a job waits is asked again, though Slurm's word for it is t
 
 
 def main(rest: Sequence[str]) -> int:
-    """The job's exit code; 130 where we were interrupted, which leaves the job alone."""
+    """The job's exit code; 130 where we were interrupted, which leaves the job alone: who asks says so."""
     words = parsed(rest)
     if len(words.ids) != 1:
         raise unknown_target("")
@@ -43,8 +43,6 @@ def main(rest: Sequence[str]) -> int:
     try:
         return _Follower(look, job).follow()
     except KeyboardInterrupt:
-        if not target.startswith("/"):  # a submission that waits has words of its own
-            _say(f"no longer followed; job {job} keeps running. End it: dshpc job cancel {job}")
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         return 141

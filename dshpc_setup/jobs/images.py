@@ -153,6 +153,7 @@ class _Cache:
         from dshpc_setup.oci import bundle, words
         from dshpc_setup.oci.model import ImageError
 
+        self._incoming.before_long()
         processor = self._machine.system[2]
         with self._new() as new:
             try:

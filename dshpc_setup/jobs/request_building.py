@@ -86,6 +86,16 @@ def to_check(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Requ
     return request, missing
 
 
+def foreseen(asked: CommandLine, project: str, work: str) -> Request:
+    """Of a run what the cluster can judge before anything is made for it: whether it has such a job."""
+    wanted = Resources()
+    if not asked.command:
+        wanted = store.named(store.folders(Path(project)), asked.name or "").resources
+    request = _request(asked, wanted, work)
+    name = asked.name or os.path.basename(asked.command[0]) or "job"
+    return replace(request, name=name, argv=("true",), dry_run=True)
+
+
 def _method(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Method, Request]:
     """The method, and its run without what is given to it."""
     found = store.named(store.folders(Path(project)), asked.name or "")

@@ -25,13 +25,15 @@ from dshpc_setup.jobs import (
 from dshpc_setup.jobs.method_copy import METHOD
 from dshpc_setup.jobs.workspace_folders import room_for_writing
 
+_LARGE = 256 << 20  # bytes: a copy takes longer than a question
+
 
 @dataclass
 class Incoming:
     """`folder` is made with the first copy; with `dry`, nothing is. `owner` (uid, gid) where we are
     root for somebody else. `prepare` has the cluster make the user's folder, where we may not. `also`:
     folders that jobs see beside the work folder. `runtime`: what the cluster's runtime.json says, for
-    images."""
+    images. `foresee` raises DshpcError where the cluster is down or can have no such job."""
 
     work: str
     owner: tuple[int, int] | None = None
@@ -40,6 +42,7 @@ class Incoming:
     also: tuple[str, ...] = ()
     runtime: Mapping[str, Any] = field(default_factory=dict)
     folder: str | None = None
+    foresee: Callable[[], object] | None = None
     _copies: dict[str, str] = field(default_factory=dict)
     _held: int | None = None  # the folder, open until this process ends or removes it
 
@@ -88,6 +91,12 @@ class Incoming:
                 return f"{folder.rstrip('/')}{real[len(under) :]}"
         return None
 
+    def before_long(self) -> None:
+        """What takes long (an environment, an image, a large copy) is made for a job that can be had."""
+        if self.foresee is not None:
+            asked, self.foresee = self.foresee, None
+            asked()
+
     def remove(self) -> None:
         """Where nothing was submitted."""
         if self.folder is not None and not self.dry:
@@ -102,6 +111,8 @@ class Incoming:
         return self.owner[0] if self.owner is not None else os.getuid()
 
     def _copy(self, real: str) -> str:
+        if not self.dry and os.path.getsize(real) > _LARGE:
+            self.before_long()
         folder = self._made()
         taken = {os.path.basename(copy) for copy in self._copies.values()}
         name = os.path.basename(real)
@@ -154,6 +165,7 @@ class Incoming:
             with suppress(PermissionError):  # of_user says why
                 workspace_folders.prepare(self.work, *(self.owner or (0, 0)))
         elif self.prepare is not None and not self._is_ready():
+            self.before_long()
             self.prepare()
         with workspace_folders.of_user(self.work, self.uid) as user:
             yield user

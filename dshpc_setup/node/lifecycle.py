@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from dshpc_setup.node.arguments import no_arguments, own_paths, wrong_usage
@@ -97,10 +98,15 @@ def health(rest: list[str]) -> int:
 
 def reconfigure(rest: list[str]) -> int:
     from dshpc_setup.container import reconfigure
+    from dshpc_setup.jobs.stopping import STOPS
     from dshpc_setup.machine.local import LocalMachine
 
     no_arguments(rest)
-    return reconfigure.reconfigure(LocalMachine(), own_paths(), os.environ)
+    try:
+        return reconfigure.reconfigure(LocalMachine(), own_paths(), os.environ)
+    finally:
+        for number in STOPS:  # what comes now ends nothing: who sent it reads our exit code
+            signal.signal(number, signal.SIG_IGN)
 
 
 def check(rest: list[str]) -> int:

@@ -54,6 +54,7 @@ class Where:
     prepare: Callable[[], None] | None = None  # as of Incoming
     also: tuple[str, ...] = ()
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    foresee: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def run(
             incoming = Incoming(
                 where.work, where.owner, without, where.prepare, where.also, where.runtime
             )
+            incoming.foresee = where.foresee
             copies.append(incoming)
             request = _request(job, where, incoming, prints.of[job.name])
             jobs.append({

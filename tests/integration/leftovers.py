@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from dshpc_setup.builtin import ports
@@ -78,11 +79,27 @@ def kept_ports(prefix: str) -> list[str]:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """The command lines of those that have that folder in theirs."""
+    """The command lines of those that have that folder in theirs or in DSHPC_DIR, work there, or have a file
+    open there."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
         with contextlib.suppress(OSError):
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if os.fsencode(f"{folder}/") in line and int(pid) != os.getpid():
+            env = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            told = [line, *(each + b"/" for each in env if each.startswith(b"DSHPC_DIR="))]
+            told += [os.fsencode(f"{at}/") for at in _places(pid)]
+            if any(os.fsencode(f"{folder}/") in each for each in told):
                 found.append(line.replace(b"\0", b" ").decode(errors="replace"))
     return found
+
+
+def _places(pid: str) -> Iterator[str]:
+    """Where it works, and the files that it has open."""
+    for name in (
+        f"/proc/{pid}/cwd",
+        *(f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")),
+    ):
+        with contextlib.suppress(OSError):
+            yield os.readlink(name).removesuffix(" (deleted)")

@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import json
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.integration.cluster import (
     Cluster,
     Outcome,
     command,
+    environment,
     made,
     run,
     tree,
@@ -189,6 +192,44 @@ def test_reconfigure_while_a_job_runs_and_a_text_that_is_refused(cluster: Cluste
     assert cluster.dshpc("config", "show", "slurm.conf").good().stdout == text
     assert cluster.dshpc("status").code == 1, "it runs, with what was good"
     assert cluster.job_state(job)[0] == "RUNNING"
+
+
+def test_ctrl_c_in_a_reconfigure_leaves_the_former_or_the_new_and_says_which(
+    cluster: Cluster,
+) -> None:
+    """And nothing of it goes on in the container."""
+    job = cluster.submit("--gres=gpu:1", script="sleep 300")
+    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "the job runs")
+    path = cluster.folder / "config/slurm.conf"
+    edit(path, "PartitionName=debug", "FirstJobId=1\nPartitionName=debug")
+    began = time.monotonic()
+    cluster.dshpc("reconfigure").good()
+    takes_s = time.monotonic() - began
+    first, said = 1, ""
+    for nth, share in enumerate((0.2, 0.4, 0.6, 0.8), 2):
+        edit(path, f"FirstJobId={first}\n", f"FirstJobId={nth}\n")
+        with subprocess.Popen(
+            command("dshpc", "reconfigure"), cwd=cluster.folder, env=environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as child:  # fmt: skip
+            time.sleep(share * takes_s)
+            child.send_signal(signal.SIGINT)
+            told, _ = child.communicate(timeout=120)
+        said += told
+        assert cluster.exec("pgrep", "-f", "dshpc-nod[e] reconfigure").code == 1, told
+        before = "before anything was changed" in told or "interrupted." in told
+        is_done = (
+            child.returncode in (0, -signal.SIGINT) and "Isolation " in told
+        )  # it came at the end
+        assert before or "came too late" in told or is_done, told
+        number = first if before else nth
+        assert f"FirstJobId              = {number}\n" in cluster.said("scontrol", "show", "config")
+        edit(path, f"FirstJobId={nth}\n", f"FirstJobId={number}\n")
+        first = number
+        assert cluster.job_state(job)[0] == "RUNNING"
+    assert "before anything was changed" in said, said
+    cluster.dshpc("reconfigure").good()
+    cluster.said("scancel", job)
 
 
 def test_settings_that_a_reconfigure_cannot_bring(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from html import unescape
 from urllib.parse import urlencode
@@ -128,6 +128,7 @@ def test_it_is_looked_at_and_used(fresh: Cluster) -> None:
         assert stranger.ask("GET", "/").status == 401
         assert stranger.ask("GET", "/api/status").status == 401
         assert browser.ask("GET", "/", Host=f"evil.example:{browser.port}").status == 400
+        _filled(browser)
         _looked_at(fresh, browser, token)
         _used(fresh, browser)
         _hostile(fresh, browser)
@@ -291,3 +292,18 @@ def _killed(cluster: Cluster, browser: Browser) -> None:
     assert "Done: " in browser.page("/health/fix")
     browser.waits_for("/", "2 of 2 h100", 60)
     assert "The cluster is not running" not in browser.page("/")
+
+
+def _filled(browser: Browser) -> None:
+    """By more connections than it holds, of which each says half a word at most."""
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", browser.port)))
+            for _ in range(300)
+        ]
+        for each in silent[::2]:
+            each.sendall(b"GET / HT")
+        for _ in range(5):
+            assert browser.ask("GET", "/").status == 200
+        silent[-1].settimeout(30)
+        assert silent[-1].recv(1) == b""  # and those that were left are cut off

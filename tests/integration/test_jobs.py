@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -403,15 +404,22 @@ def test_following_survives_a_controller_that_is_away(cluster: Cluster) -> None:
     assert (child.returncode, stdout) == (6, "two\n"), stderr
 
 
-def test_ctrl_c_leaves_the_job_alone(cluster: Cluster) -> None:
+def test_a_signal_leaves_the_job_alone(cluster: Cluster) -> None:
     job = launch(cluster, "sh", "-c", "echo begun; exec sleep 600")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        with started(cluster, "job", "logs", job.id, "-f") as child:
+            assert told_line(child) == "begun\n"
+            child.send_signal(number)
+            _, stderr = child.communicate(timeout=60)
+        assert child.returncode == 128 + number
+        assert f"job {job.id} is no longer watched. It keeps running" in stderr
+        assert shown(cluster, job.id)["state"] == "RUNNING"
     with started(cluster, "job", "logs", job.id, "-f") as child:
         assert told_line(child) == "begun\n"
-        child.send_signal(2)
+        cluster.dshpc("job", "cancel", job.id).good()
         _, stderr = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert "keeps running" in stderr
-    assert shown(cluster, job.id)["state"] == "RUNNING"
+    assert child.returncode == 143
+    assert "watched" not in stderr  # it was the job that a signal has ended
 
 
 STAND_IN = """#!/bin/sh

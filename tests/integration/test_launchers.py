@@ -487,6 +487,42 @@ def test_machine_without_python_gets_one_and_the_entry_point_runs(
     assert bare_container.run("/opt/project/dshpc", "again", **nobody).stderr == ""
 
 
+_NO_LAUNCH = """
+dshpc_locate() { dshpc_venv=/none; }
+dshpc_find_python() { :; }
+dshpc_make_environment() { :; }
+dshpc_say() { printf '%s\\n' "$@" >&2; }
+"""
+
+
+@pytest.mark.parametrize("manager", ["", "dnf", "apt-get"])
+def test_what_the_tests_lack_is_said_in_words(manager: str, tmp_path: Path) -> None:
+    """Also where a package manager with other names is there, or has installed what it could."""
+    shutil.copy2(ROOT / "run-tests", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/launch.sh").write_text(_NO_LAUNCH)
+    shutil.copy2(ROOT / "scripts/packages.sh", tmp_path / "scripts")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "dirname", "id"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    for name in filter(None, ("ruff", "mypy", "lint-imports", "codespell", "env", "sudo", manager)):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    done = subprocess.run(
+        [folder / "sh", tmp_path / "run-tests"],
+        env={"PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "the tests need what is not on this machine: cc bash" in done.stderr
+    assert "./run-tests --unit" in done.stderr
+    assert ("apt-get install" in done.stderr) is (manager == "apt-get")
+
+
 @pytest.mark.parametrize("asked", [["--help"], ["-h"], ["--unit", "--help"]])
 def test_help_of_the_tests_installs_nothing(asked: list[str], tmp_path: Path) -> None:
     """Where nothing else of the checkout lies, so that whatever it began with would fail."""

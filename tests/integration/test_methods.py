@@ -239,7 +239,12 @@ def test_wait_streams_the_log_and_ends_with_the_jobs_exit_code(cluster: Cluster)
     assert "is submitted" in told.stderr
 
 
-def test_ctrl_c_ends_the_watching_and_not_the_job(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
+)
+def test_a_signal_ends_the_watching_and_not_the_job(
+    cluster: Cluster, number: int, name: str
+) -> None:
     argv = command("dshpc", "run", "--wait", "--", "sh", "-c", "echo begun; sleep 600")
     with subprocess.Popen(
         argv, cwd=cluster.folder, env=environment(), stdin=subprocess.DEVNULL,
@@ -247,10 +252,11 @@ def test_ctrl_c_ends_the_watching_and_not_the_job(cluster: Cluster) -> None:
     ) as child:  # fmt: skip
         assert child.stdout is not None
         assert "begun" in child.stdout.readline()
-        os.kill(child.pid, signal.SIGINT)
+        os.kill(child.pid, number)
         _, said = child.communicate(timeout=60)
     (job,) = re.findall(r"Job (\d+) is submitted", said)
-    assert child.returncode == 130
+    assert child.returncode == 128 + number
+    assert f"{name}: job {job} is no longer watched. It keeps running" in said
     assert f"job cancel {job}" in said
     assert cluster.job_state(job)[0] == "RUNNING"
     cluster.exec("scancel", job).good()

@@ -222,7 +222,7 @@ def test_ctrl_c_leaves_it_running(cluster: Cluster) -> None:
             child.kill()
             child.communicate()
     assert child.returncode == 130
-    assert "The workflow watched keeps running." in said
+    assert "the workflow watched is no longer watched. It keeps running" in said
     assert "dshpc workflow cancel watched" in said
     assert _jobs(cluster, "watched")["first"]["kind"] in ("queued", "running")
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup import engine_client
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli import exec_caller, exec_stdin, exec_zone
 from dshpc_setup.cli.exec_session import Session
@@ -215,7 +216,7 @@ def test_the_containers_root_is_asked_for_by_its_name(monkeypatch: pytest.Monkey
     call = exec_command.Call("exec", ["scontrol"], RUNTIME, as_root=True)
     call.token = "t"
     line = call.client((1000, 100, "ada"), {})
-    assert line[-7:] == [exec_command.AS_USER, "t", "0", "0", "root", "--", "scontrol"]
+    assert line[-7:] == [engine_client.AS_USER, "t", "0", "0", "root", "--", "scontrol"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dshpc_setup.cli import job_request, stopping
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine import CommandResult, handed_in
 
 RUNTIME = {"docker": "docker", "container": "c", "work": "/w"}
 ASKED = Request("command", "a", ("x",), "/w")
@@ -24,7 +24,7 @@ INTERRUPTED = DshpcError("The submission was interrupted.", "Taken back: job 17.
 def test_the_first_signal_is_handed_on_and_the_second_ends_us() -> None:
     handed: list[int] = []
     before = signal.getsignal(signal.SIGINT)
-    with stopping.passed_on(lambda: handed.append(1)) as came:
+    with handed_in.passed_on(lambda: handed.append(1), 30.0) as came:
         signal.raise_signal(signal.SIGINT)
         assert (came, handed) == ([signal.SIGINT], [1])
         with pytest.raises(KeyboardInterrupt):
@@ -33,10 +33,9 @@ def test_the_first_signal_is_handed_on_and_the_second_ends_us() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_where_nothing_comes_of_it_the_time_ends_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "_PATIENCE_S", 0.05)
+def test_where_nothing_comes_of_it_the_time_ends_us() -> None:
     before = signal.getsignal(signal.SIGALRM)
-    with stopping.passed_on(lambda: None) as came:
+    with handed_in.passed_on(lambda: None, 0.05) as came:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             time.sleep(60)
@@ -48,7 +47,7 @@ def test_where_nothing_comes_of_it_the_time_ends_us(monkeypatch: pytest.MonkeyPa
 def test_a_signal_that_our_caller_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stopping.passed_on(lambda: pytest.fail("handed on")) as came:
+        with handed_in.passed_on(lambda: pytest.fail("handed on"), 30.0) as came:
             signal.raise_signal(signal.SIGHUP)
         assert came == []
     finally:
@@ -89,7 +88,7 @@ def test_what_was_taken_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_has_ended_is_told_once() -> None:
     docker = Docker("", (4,))
-    stopping.deliver(docker, ["as-user"])  # type: ignore[arg-type]
+    handed_in.deliver(docker, ["as-user"])  # type: ignore[arg-type]
     assert docker.delivered == 1
 
 

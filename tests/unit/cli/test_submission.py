@@ -411,3 +411,22 @@ def test_a_check_says_what_the_cluster_cannot_know(
     ]
     assert submission.carry_out(Line("method check", CommandLine("prepare"), json=True)) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == ["Note."]
+
+
+@pytest.mark.parametrize(
+    ("came", "code", "said"),
+    [
+        (signal.SIGTERM, 143, "SIGTERM: job 17 is no longer watched. It keeps running"),
+        (signal.SIGINT, 130, "Ctrl-C: job 17 is no longer watched. It keeps running"),
+        (0, 143, ""),  # the job was cancelled
+        (signal.SIGTERM, 0, ""),  # it ended well as the signal came
+    ],
+)
+def test_who_was_ended_by_a_signal(
+    came: int, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = execution.Call(execution.NODE, ["job", "follow"], {"container": "c", "work": "/w"})
+    call.ended_by = came
+    execution.say_unwatched(call, code, "job 17", "End it: dshpc job cancel 17")
+    told = capsys.readouterr().err
+    assert (said in told, "cancel 17" in told) == (True, bool(said))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from dshpc_setup.project.folder import LIVE, Project
 from tests.unit.cluster.conftest import GONE, INSPECT, cluster, container
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
-RECONFIGURE = "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure"
+RECONFIGURE = "docker exec -e DSHPC_FROM_HOST=1 p-slurm /usr/local/lib/dshpc/as-user"
 
 
 def machine(project: Project, *, env: tuple[str, ...] = (), **answer: Any) -> FakeMachine:
@@ -138,3 +139,40 @@ def test_which_settings_differ(
 @given(st.one_of(st.text(), st.lists(st.text()).map(json.dumps)))
 def test_any_answer_of_the_engine(text: str) -> None:
     assert isinstance(differing(text, {}), tuple)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, Exit.INTERRUPTED, "Interrupted before anything was changed"),
+        (signal.SIGINT, 143, "Interrupted before anything was changed"),
+        (signal.SIGINT, Exit.OK, "The interruption came too late"),
+        (
+            signal.SIGTERM,
+            Exit.ERROR,
+            "The interruption came too late",
+        ),  # refused, and so back as it was
+    ],
+)
+def test_an_interruption_is_handed_in_and_its_end_awaited(
+    project: Project, number: int, code: int, said: str
+) -> None:
+    def interrupted(_: tuple[str, ...]) -> Answer:
+        signal.raise_signal(number)
+        return Answer(code=code)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("it ended us"))
+    fake, told = machine(project), Listener()
+    fake.commands[RECONFIGURE] = interrupted
+    fake.commands["docker exec p-slurm /usr/local/lib/dshpc/as-user --signal"] = Answer()
+    try:
+        with pytest.raises(DshpcError) as caught:
+            reconfigure(fake, project, {}, told)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (caught.value.brief.startswith(said), caught.value.exit_code) == (True, 128 + number)
+    (delivered,) = fake.lines("--signal")
+    (asked,) = fake.lines("dshpc-node reconfigure")
+    token = asked.split("as-user ")[1].split()[0]
+    assert delivered.endswith(f"--signal {token} TERM")
+    assert "Press Ctrl-C again" in told.notes[0]

@@ -252,7 +252,7 @@ def test_what_a_reconfigure_can_do_needs_no_start(project: Project) -> None:
     fake = machine(project, jobs=job(7))
     fake.commands |= {
         "docker exec p-slurm dshpc-node check": Answer('{"refused": null}'),
-        "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure": Answer(),
+        "docker exec -e DSHPC_FROM_HOST=1 p-slurm /usr/local/lib/dshpc/as-user": Answer(),
     }
     agreed = agree(fake, project, OWN, answer=False)
     assert agreed.live
@@ -294,7 +294,7 @@ def test_where_a_reconfigure_does_not_do_jobs_are_asked_for(project: Project) ->
     fake = machine(project, jobs=job(7))
     fake.commands |= {
         "docker exec p-slurm dshpc-node check": Answer('{"refused": null}'),
-        "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure": Answer("", 2),
+        "docker exec -e DSHPC_FROM_HOST=1 p-slurm /usr/local/lib/dshpc/as-user": Answer("", 2),
     }
     agreed = agree(fake, project, OWN)
     with pytest.raises(DshpcError, match="1 job is running"):

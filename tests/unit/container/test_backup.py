@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tarfile
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,63 @@ def test_nothing_that_a_start_could_not_move_is_accepted(paths: Paths, name: str
     with pytest.raises(DshpcError, match="no whole backup"):
         check(paths, stream.getvalue())
     assert there(paths) == before
+
+
+def bomb(size: int) -> bytes:
+    """A file that declares that size, and is cut off behind its first block."""
+    member = tarfile.TarInfo("state/large")
+    member.size, member.uid, member.gid = size, os.getuid(), os.getgid()
+    return gzip.compress(member.tobuf() + bytes(512))
+
+
+def test_what_needs_more_room_than_there_is_is_refused_before_it_is_written(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, written = there(paths), os.open
+    opened: list[str] = []
+
+    def notes(path: Any, *how: Any, **more: Any) -> int:
+        opened.append(str(path))
+        return written(path, *how, **more)
+
+    monkeypatch.setattr(os, "open", notes)
+    with pytest.raises(DshpcError, match="more room than the state volume has") as told:
+        check(paths, bomb(1 << 60))
+    assert "64 MB" in told.value.details.replace("MiB", "MB")
+    assert not [path for path in opened if path.endswith("large")]
+    assert there(paths) == before
+
+
+def test_many_small_files_count_as_well(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "_room", lambda _: 20 * 4096)
+    names = [tarfile.TarInfo(f"state/{nth}") for nth in range(30)]
+    for each in names:
+        each.uid, each.gid = os.getuid(), os.getgid()
+    before = there(paths)
+    with pytest.raises(DshpcError, match="more room"):
+        check(paths, packed(*((each, b"") for each in names)))
+    assert there(paths) == before
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE])
+def test_a_head_without_an_end_is_not_held_in_memory(paths: Paths, kind: bytes) -> None:
+    head = tarfile.TarInfo("state/x")
+    head.type, head.size = kind, 200 << 20
+    packed_head = gzip.compress(head.tobuf() + bytes(100 << 20), 1)
+    tracemalloc.start()
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, packed_head)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 << 20
+
+
+def test_no_end_of_zeros_is_read_for_ever(paths: Paths) -> None:
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, gzip.compress(bytes(100 << 20), 1))
+
+
+def test_no_folder_is_deeper_than_those_of_a_backup(paths: Paths) -> None:
+    member = tarfile.TarInfo("state/" + "d/" * 3000 + "x")
+    with pytest.raises(DshpcError, match="no whole backup"):
+        check(paths, packed((member, b"x")))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +111,27 @@ def test_a_daemon_that_no_client_reaches_is_not_taken_for_one_that_runs(paths: P
     in_force(paths)
     (Path(paths.root) / "run/slurm/sack.socket").unlink()
     assert not reconfigure._took_over(paths)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_an_interruption_counts_until_the_change_has_begun(
+    has_begun: bool,
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done: list[str] = []
+
+    def work(_run: Run, _before: object, begin: Callable[[], None]) -> None:
+        if has_begun:
+            begin()
+        signal.raise_signal(signal.SIGTERM)
+        done.append("all of it")
+
+    told(paths, phase="ready")
+    monkeypatch.setattr(reconfigure, "_reconfigure", work)
+    monkeypatch.setattr(reconfigure, "slurm_user", lambda: (0, 0))
+    with contextlib.suppress(KeyboardInterrupt):
+        reconfigure.reconfigure(LocalMachine(paths.root), paths, {"DSHPC_PREFIX": "lab"})
+    assert done == (["all of it"] if has_begun else [])
+    assert ("SIGTERM came too late" in capsys.readouterr().out) is has_begun

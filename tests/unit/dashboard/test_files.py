@@ -201,3 +201,23 @@ def test_letters_are_read_whole(text: str, cut: int) -> None:
     first = files._whole_letters(data[:cut])
     assert first.decode("utf-8", "strict") == data[: len(first)].decode()
     assert len(data[:cut]) - len(first) < 4
+
+
+def test_a_name_that_is_no_text_is_a_file_as_others(visitor: Visitor, one: View) -> None:
+    folder = os.fsencode(one.workspace or "")
+    os.mkdir(folder + b"/in\xff")
+    with open(folder + b"/in\xff/\xfe?#&%", "wb") as file:
+        file.write(b"content")
+    assert 'href="/jobs/3/files/in%FF"' in visitor.page("/jobs/3/files/")
+    assert 'href="/jobs/3/files/in%FF/%FE%3F%23%26%25"' in visitor.page("/jobs/3/files/in%FF")
+    assert "content" in visitor.page("/jobs/3/files/in%FF/%FE%3F%23%26%25")
+    answer = visitor.get("/jobs/3/raw/in%FF/%FE%3F%23%26%25")
+    assert (answer.content, answer.status_code) == (b"content", 200)
+    assert answer.headers["content-disposition"].endswith("''%FE%3F%23%26%25")
+
+
+def test_a_folder_behind_many_files_is_one(
+    visitor: Visitor, one: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_ENTRIES", 0)
+    assert "and more" in visitor.page("/jobs/3/files/sub")

@@ -98,3 +98,17 @@ def test_what_a_job_in_an_image_runs() -> None:
     steps = launch.words({**request, "resources": {"tasks": 2}}, {})
     assert steps[:3] == ["srun", "--container=/w/i", "--"]
     assert "'" not in json.dumps(steps)
+
+
+def test_the_cluster_is_asked_before_an_image_is_unpacked_and_not_for_one_that_is(
+    work: Path, image: Path
+) -> None:
+    def down() -> None:
+        raise DshpcError("The cluster is down.")
+
+    asked = Incoming(str(work), runtime=BUILTIN, foresee=down)
+    with pytest.raises(DshpcError, match="The cluster is down"):
+        images.ready(str(image), asked)
+    assert unpacked(work) == []
+    images.ready(str(image), Incoming(str(work), runtime=BUILTIN, foresee=lambda: None))
+    images.ready(str(image), Incoming(str(work), runtime=BUILTIN, foresee=down))

@@ -449,3 +449,12 @@ def test_a_table_that_the_method_has_itself_is_named(
                 CommandLine(name="train", array=name), str(project), Incoming(str(project))
             )
         assert told.value.resolution == steps
+
+
+def test_what_is_asked_before_anything_is_made_has_the_size_of_the_job(project: Path) -> None:
+    method(project, "big", resources={"gpus": 3}, image="nowhere.tar")
+    found = request_building.foreseen(CommandLine("big", cpus="2"), str(project), "/w")
+    assert (found.resources.gpus, found.resources.cpus, found.dry_run) == (3, 2, True)
+    plain = CommandLine(command=("x",), image="nowhere.tar", gpus="4", no_wait=True)
+    found = request_building.foreseen(plain, str(project), "/w")
+    assert (found.resources.gpus, found.image, found.if_busy) == (4, None, "refuse")

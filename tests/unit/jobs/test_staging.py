@@ -12,7 +12,7 @@ import pytest
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import rights, safe_open, submit, workspace_folders
+from dshpc_setup.jobs import rights, safe_open, staging, submit, workspace_folders
 from dshpc_setup.jobs.staging import Incoming
 
 
@@ -259,3 +259,19 @@ def test_an_input_whose_folder_became_a_link_is_not_read(
     with pytest.raises(DshpcError, match="cannot be copied"):
         Incoming(str(work)).take(str(tmp_path / "mine/a"))
     assert all_below(work) == set()
+
+
+def test_the_cluster_is_asked_before_a_large_copy_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    asked: list[str] = []
+    for name, size in (("small", 4), ("large", 5), ("larger", 6)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    monkeypatch.setattr(staging, "_LARGE", 4)
+    incoming = Incoming(str(tmp_path / "work"), foresee=lambda: asked.append("cluster"))
+    seen = []
+    for name in ("small", "large", "larger"):
+        incoming.take(str(tmp_path / name))
+        seen.append(len(asked))
+    assert seen == [0, 1, 1]
