@@ -148,6 +148,7 @@ make_plugins() {
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
+    sh $build/compile.sh $build/owner.c $lib/owner.so
     sh $build/compile.sh $build/sshd_of_root.c $lib/sshd-of-root.so
     sh $build/compile.sh $build/task_exit.c $lib/task-exit.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so

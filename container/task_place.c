@@ -9,6 +9,8 @@
  * 3. In the tier `enforced`, slurmstepd leaves the control group of the job's memory, into which Slurm
  *    puts it: there it was what the kernel ended where a job was over its memory.
  * 4. There, the job has at most half of the container's processes, all its tasks together.
+ * 5. On a node that takes the jobs of its owner alone, a user namespace in which it is that one: the container
+ *    has one id, and to Slurm's programs a job there would be root's (owner.c).
  *
  * docs/decisions/0027-seccomp-and-memory.md. What does not succeed is told where Slurm's own errors are; the task
  * begins all the same, and is no worse off than under Slurm without this.
@@ -24,8 +26,10 @@
 
 #define OOM_SCORE_ADJ "500\n"
 #define RECORDS "/run/dshpc/shared-memory"
+#define NEWUSER 0x10000000
 #define VERSION_2 "/sys/fs/cgroup/cgroup.controllers"
 
+extern int unshare(int);
 extern int mkdir(const char *, unsigned);
 extern long time(void *);
 extern int getpid(void);
@@ -151,11 +155,31 @@ static void note_user(void *spank)
 		close(fd);
 }
 
+static void become_owner(void *spank)
+{
+	unsigned user, group;
+	char text[32];
+
+	if (spank_get_item(spank, S_JOB_UID, &user) || spank_get_item(spank, S_JOB_GID, &group) || !user)
+		return;
+	if (unshare(NEWUSER)) {
+		slurm_error("task-place: no user namespace: error %d", *__errno_location());
+		return;
+	}
+	put_or_tell("/proc/self/setgroups", "deny");
+	snprintf(text, sizeof(text), "%u 0 1", user);
+	put_or_tell("/proc/self/uid_map", text);
+	snprintf(text, sizeof(text), "%u 0 1", group);
+	put_or_tell("/proc/self/gid_map", text);
+}
+
 /* In the process that becomes the task, when Slurm has set its oom_score_adj to 0. */
 int slurm_spank_task_init_privileged(void *spank, int count, char **arguments)
 {
 	put_or_tell("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 	note_user(spank);
+	if (getenv("DSHPC_OWNER"))
+		become_owner(spank);
 	return 0;
 }
 

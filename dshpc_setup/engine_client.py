@@ -31,6 +31,9 @@ CACHE: Final = "--cache"
 """The engine of our own, as a setting, runtime.json and the facts name it."""
 PODMAN: Final = "podman"
 """Podman by its own command, in the same places. By Docker's client it is an engine like Docker."""
+OWNER = "DSHPC_OWNER"
+"""A variable of a container: whose jobs alone it takes, a number. In one with a single id, users keep theirs
+in its files: they are those of a cluster elsewhere, whose words name them."""
 IDS_LABEL = "org.dshpc.ids"
 """How the ids of a container lie among the machine's: root, mapped or single."""
 SAYS: Final = (

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from dshpc_setup.builtin import accounts, kernel, trees
 from dshpc_setup.builtin.wanted import Failure, Mount, Step, Storage, Wanted
+from dshpc_setup.engine_client import OWNER
 from dshpc_setup.files import anchored
 
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -103,7 +104,7 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
         _put("/etc/hosts", f"127.0.0.1\tlocalhost {wanted.host_name}\n::1\tip6-localhost\n")
         if resolver is not None:
             _put("/etc/resolv.conf", resolver)
-        if wanted.rootfs.ids.way == "single":
+        if wanted.rootfs.ids.way == "single" and OWNER not in dict(wanted.environment):
             for path, columns in _ACCOUNTS.items():
                 _put(path, accounts.with_one_id(_read(path) or "", columns))
 

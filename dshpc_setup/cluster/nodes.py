@@ -44,7 +44,7 @@ class NodeNow:
     container: str = ""
     reason: str | None = None
     notes: tuple[str, ...] = ()
-    work: tuple[str, ...] = ()  # what is to be said of its work folder, where that is another one
+    work: tuple[str, ...] = ()  # of one on another machine: its own work folder, and its owner
 
     def to_json(self) -> dict[str, Any]:
         keys = ("name", "host", "role", "state", "gres", "address", "last_seen")
@@ -156,16 +156,22 @@ def _node(
         container.name if container is not None else "",
         slurm.reason if slurm is not None else None,
         tuple(map(str, notes)) if isinstance(notes, list) else (),
-        _work_of_far(line or "") if is_far else (),
+        _told_of_far(line or "") if is_far else (),
     )
 
 
-def _work_of_far(line: str) -> tuple[str, ...]:
+def _told_of_far(line: str) -> tuple[str, ...]:
     """By what it has told the controller of itself."""
     with contextlib.suppress(ValueError):
         told = offer.from_json(foreign.value((far.unpacked(line) or "null").partition("\n")[0]))
-        if told.own_work:
-            return (offer.other_work(told.node, carries=told.carries),)
+        return (
+            *(
+                [offer.owners_alone(told.node, f"uid {told.owner}")]
+                if told.owner is not None
+                else []
+            ),
+            *([offer.other_work(told.node, carries=told.carries)] if told.own_work else []),
+        )
     return ()
 
 

@@ -42,7 +42,7 @@ from dshpc_setup.image import replaced
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
-from dshpc_setup.project.folder import Project
+from dshpc_setup.project.folder import JOINED, Project
 from dshpc_setup.settings import lent
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import plain
@@ -266,7 +266,8 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     late = [*files_late, *settings_late.sentences()]
     if files_late or settings_late.behind:
         now = replace(now, refused=settings_late.refused)
-    if found is not None and found.labels.get(engine_client.IDS_LABEL) == "single":
+    is_owned = "owner" in project.read_note(JOINED)  # it says what it is itself
+    if found is not None and found.labels.get(engine_client.IDS_LABEL) == "single" and not is_owned:
         late.append(_ONE_USER)
     if found is not None and found.running and not os.path.isdir(cluster.work):
         late.append(

@@ -14,6 +14,7 @@ from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.no_answer import answered, in_words
+from dshpc_setup.plan.model import OWNERS
 from dshpc_setup.slurm import nodes as slurm_nodes
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.terminal.sanitize import listed
@@ -214,12 +215,16 @@ def judge_nodes(cluster: Cluster, planned: Mapping[str, str], *, own_files: bool
             )
 
 
-def run_first_job(machine: Machine, container: str, gpu: bool, node: str | None = None) -> str:
-    """One real `srun`, with a GPU where there is one; what it saw, in one sentence. `node`: there.
+def run_first_job(
+    machine: Machine, container: str, gpu: bool, node: str | None = None, *, owned: bool = False
+) -> str:
+    """One real `srun`, with a GPU where there is one; what it saw, in one sentence. `node`: there. `owned`:
+    it takes the jobs of its owner alone, which the controller may not know yet.
 
     Raises DshpcError where it fails, but not where other jobs hold all there is.
     """
     request = [*(["-w", node] if node else []), *(["--gres=gpu:1"] if gpu else [])]
+    request += [f"--partition={OWNERS}"] if owned else []
     variables = [each.variables.visible for each in gpu_vendors.all_of_them()]
     command = ["sh", "-c", f'echo "{_MARK}{_first_of(variables)}"']
     shown = " ".join(["srun", *request])

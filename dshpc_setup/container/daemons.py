@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dshpc_setup.container import jobs, network
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.plan.model import OWNERS
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.slurm.paths import Paths
@@ -180,15 +181,20 @@ def after_job(machine: Machine, node: str, *, failed: bool) -> Node | None:
         time.sleep(0.02)
 
 
-def prove(machine: Machine, node: str, with_gpu: bool, deadline_s: float) -> CommandResult:
-    """One real job, with a GPU where the node has one.
+def prove(
+    machine: Machine, node: str, with_gpu: bool, deadline_s: float, *, owned: bool = False
+) -> CommandResult:
+    """One real job, with a GPU where the node has one. `owned`: it takes the jobs of its owner alone.
 
     Where its srun is killed, the job itself ends within its time limit of a minute at the latest.
     """
-    gres = ["--gres=gpu:1"] if with_gpu else []
+    more = [
+        *(["--gres=gpu:1"] if with_gpu else []),
+        *([f"--partition={OWNERS}"] if owned else []),
+    ]
     return machine.run(
         ["srun", "--quiet", f"--job-name={jobs.PROOF}", "--time=1", f"--nodelist={node}", "-n1"]
-        + [*gres, "true"],
+        + [*more, "true"],
         deadline_s=deadline_s,
         cwd="/",
     )

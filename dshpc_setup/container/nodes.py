@@ -10,10 +10,11 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dshpc_setup.container import state_volume
 from dshpc_setup.documents import foreign
@@ -115,7 +116,22 @@ def _locked(paths: Paths) -> Iterator[None]:
 
 
 def _tabulate(paths: Paths) -> None:
-    replace_text(paths.at(f"{NODES}/{_GPUS}"), table(offers(paths)), sync=False)
+    replace_text(paths.at(f"{NODES}/{_GPUS}"), table(offers(paths), _user), sync=False)
+
+
+def owned(paths: Paths) -> dict[str, str]:
+    """The nodes that take the jobs of their owner alone, with his name."""
+    try:
+        return {it.node: _user(it.owner) for it in offers(paths) if it.owner is not None}
+    except FileNotFoundError:  # a cluster of one node
+        return {}
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
 
 
 def offers(paths: Paths) -> tuple[Offer, ...]:
@@ -137,7 +153,7 @@ def other_work(paths: Paths) -> dict[str, bool]:
         return {}
 
 
-def table(offered: Sequence[Offer]) -> str:
+def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
     """Names and types as templates/gpu_names.lua.j2 has them: of a type as many as one node has."""
     most: dict[str, int] = {}
     names: dict[str, list[str]] = {}
@@ -153,6 +169,11 @@ def table(offered: Sequence[Offer]) -> str:
     lines = [f"   [{_quoted(said)}] = {{ {_listed(kinds)} }}," for said, kinds in plain.items()]
     rows = [f"   {{ {_quoted(kind)}, {count} }}," for kind, count in most.items()]
     without = [f"   {_quoted(each.node)}," for each in offered if each.own_work]
+    owned = [
+        f"   [{_quoted(each.node)}] = {{ {each.owner}, {_quoted(user(each.owner))} }},"
+        for each in offered
+        if each.owner is not None
+    ]
     tables = (
         "return { names = {",
         *lines,
@@ -160,6 +181,8 @@ def table(offered: Sequence[Offer]) -> str:
         *rows,
         "}, without_work = {",
         *without,
+        "}, owned = {",
+        *owned,
         "}, work = " + _escaped(next((each.carried_work for each in offered if each.carries), "")),
         "}",
         "",

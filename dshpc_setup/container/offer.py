@@ -17,6 +17,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.gpu_places import device_of
 from dshpc_setup.files.storage import replace_text
 from dshpc_setup.jobs.offer import FILE, Offer, OfferedGpu
+from dshpc_setup.plan.model import OWNERS
 from dshpc_setup.plan.names import model_name, sold_gb
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.gpus import SlurmGpu
@@ -56,6 +57,7 @@ def offer(candidate: Candidate, seen: Seen, node: str, listed: Sequence[SlurmGpu
         simulated=seen.facts.gpus.simulated,
         own_work=seen.plan.own_work,
         carried_work=seen.plan.carried_work,
+        owner=seen.plan.owner,
         max_array=int(longest)
         if re.fullmatch(r"[0-9]{1,7}", longest)
         else SHIPPED.defaults.array_size,
@@ -142,6 +144,8 @@ def _partitions(text: str) -> tuple[tuple[str, str], ...]:
         longest = entry.values.get("maxtime", default).upper()
         if name.upper() == "DEFAULT":
             default = longest
+            continue
+        if name == OWNERS:  # job_submit.lua chooses it
             continue
         chosen = entry.values.get("default", "no").lower() in ("yes", "true")
         found.append((not chosen, name, longest))

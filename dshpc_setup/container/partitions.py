@@ -30,7 +30,7 @@ def with_former(candidate: Candidate, last: Mapping[str, str] | None) -> Candida
     if not named(text):
         return candidate  # what is wrong with it Slurm says
     former = named((last or {}).get("slurm.conf", ""))
-    lines = [_line(former[name]) for name in former if name not in named(text)]
+    lines = [_line(former[name], text) for name in former if name not in named(text)]
     if not lines:
         return candidate
     whole = "\n".join([text.rstrip("\n"), "", _MARK, *lines, ""])
@@ -47,11 +47,13 @@ def named(text: str) -> dict[str, Mapping[str, str]]:
     return found
 
 
-def _line(values: Mapping[str, str]) -> str:
+def _line(values: Mapping[str, str], text: str) -> str:
     """Nothing of the former line that could not be right any more: it may be another node now."""
+    own = values.get("nodes", "")
+    nodes = own if re.search(rf"(?m)^NodeSet={re.escape(own)}\s", text) else "ALL"
     longest = values.get("maxtime", "")
     limit = f" MaxTime={longest}" if re.fullmatch(r"[\w:-]+", longest) else ""
-    return f"PartitionName={values['partitionname']} Nodes=ALL Default=NO{limit} State=DRAIN"
+    return f"PartitionName={values['partitionname']} Nodes={nodes} Default=NO{limit} State=DRAIN"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def settle(run: Run, candidate: Candidate) -> dict[str, str]:
     if not former.names or tuple(kept) == former.names:
         return dict(candidate.texts)
     lines = named(candidate.texts["slurm.conf"])
-    added = [_MARK, *(_line(lines[name]) for name in kept), ""] if kept else []
+    added = [_MARK, *(_line(lines[name], former.text) for name in kept), ""] if kept else []
     text = "\n".join([former.text, *added])
     return {**candidate.texts, "slurm.conf": text}
 

@@ -17,6 +17,7 @@ from dshpc_setup.container import (
 )
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log
 from dshpc_setup.slurm.paths import ACCOUNTS, HOMES, SHARED_NETWORK
@@ -87,6 +88,8 @@ def _prepare_worker(run: Run) -> None:
     if is_joined:
         worker.await_key(run)
         users.restore(run.paths)
+        if (owner := run.settings.place.owner) is not None:
+            replace_text(f"{run.paths.run}/owner", f"{owner}\n", sync=False)
         if work := run.settings.place.carried_work:
             from dshpc_setup.container import carried
 

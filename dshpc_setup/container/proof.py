@@ -96,7 +96,8 @@ def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:
     with_gpu = entry is not None and "gpu" in entry.values.get("gres", "").lower()
     with status.step("first job"):
         deadline_s = daemons.SHORT_PROOF_S if others else daemons.PROOF_S
-        result = daemons.prove(machine, node, with_gpu, deadline_s)
+        owned = run.settings.place.owner is not None
+        result = daemons.prove(machine, node, with_gpu, deadline_s, owned=owned)
         if result.ok:
             gres = "--gres=gpu:1 " if with_gpu else ""
             return Proof(f"srun {gres}true passed in {result.ms:.0f} ms", reconciled)

@@ -52,6 +52,8 @@ def all_of(
             continue
         if found.node != own.node:
             others.append(found)
+    uid, named = os.getuid(), _named(asked)
+    others = [each for each in others if each.takes(uid) or each.node in named]
     if any(each.carries for each in others) and asked is not None and _not_carried(asked):
         others = [replace(each, carried_work="") for each in others]
     count = 1 + len(others)
@@ -61,6 +63,10 @@ def all_of(
         replace(each, nodes=count, without_work=without, carriers=carriers)
         for each in (own, *others)
     )
+
+
+def _named(asked: Request | None) -> tuple[str | None, ...]:
+    return () if asked is None else (asked.node, *asked.target_nodes)
 
 
 def _not_carried(asked: Request) -> luggage.Refused | None:
@@ -74,7 +80,8 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     """Raises DshpcError where the request names a node that is not there, and where no node but one without
     the work folder could take it: workspace and log of a job lie in there."""
     own = offers[0]
-    named = (asked.node, *asked.target_nodes)
+    named = _named(asked)
+    _refuse_not_the_owner((each for each in offers if each.node in named), os.getuid())
     _refuse_without_work((each for each in offers if each.node in named), asked)
     if asked.target_nodes:
         asked = replace(asked, node=asked.target_nodes[0])
@@ -102,6 +109,19 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     if jobs is None:
         return able[0]
     return max(able, key=lambda each: _free(asked, each, availability.on(machine, jobs, each)))
+
+
+def _refuse_not_the_owner(offers: Iterable[Offer], uid: int) -> None:
+    node = next((each.node for each in offers if uid and not each.takes(uid)), None)
+    if node is not None:
+        raise DshpcError(
+            f"Node {gpu_words.shown(node)} takes the jobs of its owner alone.",
+            "The user of that machine has no range of ids, so a job of yours cannot run there as you.",
+            (
+                "Name another node, or none.",
+                "For all users: give that user a range in /etc/subuid and /etc/subgid there, and join again.",
+            ),
+        )
 
 
 def _refuse_without_work(offers: Iterable[Offer], asked: Request) -> None:

@@ -61,6 +61,7 @@ class Offer:
     carried_work: str = (
         ""  # of such a one: its folder to which workspaces are carried, and from there back
     )
+    owner: int | None = None  # the user whose jobs alone it takes
     without_work: tuple[
         str, ...
     ] = ()  # all nodes of the cluster that have it not, and do not carry
@@ -70,6 +71,10 @@ class Offer:
     def holder(self) -> str:
         """What has all that, in words."""
         return "this cluster" if self.nodes == 1 else f"node {self.node}"
+
+    def takes(self, uid: int) -> bool:
+        """Whether jobs of this user may run there; root's do where they name it."""
+        return self.owner in (None, uid)
 
     @property
     def carries(self) -> bool:
@@ -94,6 +99,14 @@ def other_work(node: str, *, carries: bool) -> str:
     return (
         f"{node} has another work folder: dshpc run, methods and workflows keep off it. Share the folder, "
         "then join again there."
+    )
+
+
+def owners_alone(node: str, owner: str) -> str:
+    """What is said of a node that takes the jobs of its owner alone."""
+    return (
+        f"{node} takes the jobs of {owner} alone: its machine's user has no range of ids. For all users: "
+        "give that user one in /etc/subuid and /etc/subgid there, and join again."
     )
 
 

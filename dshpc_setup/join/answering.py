@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
-from dshpc_setup import versions
+from dshpc_setup import slurm_releases
 from dshpc_setup.cluster.targets import Target
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
@@ -159,8 +159,10 @@ class Desk:
 
     def _take(self, question: Question, asked: Take, seen: str) -> Answer:
         ours, theirs = self.facts.slurm, asked.slurm
-        if _release(theirs) > _release(ours):
-            return _refuse("slurm", ours)
+        if (unfit := slurm_releases.unfit(ours, theirs)) is not None:
+            code: Code = "slurm" if unfit == "newer" else "slurm-old"
+            self.say(f"refused {code} {theirs}: {question.node} from {seen}")
+            return _refuse(code, f"controller {ours}, this machine's image {theirs}")
         if asked.slurm_uid != self.facts.slurm_uid:
             return _refuse("slurm-user", str(self.facts.slurm_uid))
         given = containers.exec_in(
@@ -201,10 +203,6 @@ class Desk:
 def _user(question: Question, seen: str) -> str:
     """Who uses a token: a name alone is what anybody may give."""
     return f"{question.node} at {seen}"
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return (versions.numbers(version) or ())[:2]
 
 
 def accept_for(there: socket.socket, seconds: float) -> None:

@@ -184,8 +184,14 @@ def refusal(refused: Refused, asked: Asking) -> DshpcError:
     if refused.code == "slurm":
         return DshpcError(
             "Slurm in this machine's image is newer than the controller's.",
-            f"The controller has {refused.details}; slurmctld takes no newer slurmd.",
+            f"Slurm's versions: {refused.details}. slurmctld takes no newer slurmd.",
             (Fix("Renew the controller's first, there", "configure-environment --renew"),),
+        )
+    if refused.code == "slurm-old":
+        return DshpcError(
+            "Slurm in this machine's image is too old for the controller's.",
+            f"Slurm's versions: {refused.details}. slurmctld takes a slurmd of the three releases before it.",
+            (Fix("Renew the image here", "configure-environment --renew --join TOKEN"),),
         )
     if refused.code == "slurm-user":
         return DshpcError(

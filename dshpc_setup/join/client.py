@@ -65,6 +65,7 @@ class Join:
     said: tuple[str, ...] = ()
     own_work: bool = False  # the work folder is not the controller's
     carried_work: str = ""  # where the controller's workspaces are carried to then
+    owner: int | None = None  # whose jobs alone the node takes
     given: str = field(default="", repr=False)  # with the key, by `connect`
 
     @property
@@ -94,11 +95,16 @@ class Join:
             self.work = OWN_WORK
         return had
 
+    def keep_to(self, owner: int) -> None:
+        self.owner = owner
+
     @property
     def note(self) -> Mapping[str, Any]:
         own: dict[str, Any] = {"own_work": True} if self.own_work else {}
         if self.carried_work:
             own["carried_work"] = self.carried_work
+        if self.owner is not None:
+            own["owner"] = self.owner
         return {"node": self.asking.node, "controller": self.facts.address, **own}
 
     def prepare(self) -> None:

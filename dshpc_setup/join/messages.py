@@ -28,7 +28,7 @@ Ask = Literal["facts", "reach", "take", "done"]
 Code = Literal[
     "unknown", "expired", "revoked", "used",  # the token
     "busy", "malformed", "protocol",  # the question
-    "name", "slurm", "slurm-user", "nat", "cluster",  # the cluster, or the machine that asks
+    "name", "slurm", "slurm-old", "slurm-user", "nat", "cluster",  # the cluster, or the machine that asks
 ]  # fmt: skip
 _T = TypeVar("_T")
 

@@ -47,7 +47,7 @@ def _print_status(timeout_s: float) -> int:
     found["unclean_ends"] = unclean.told(own_paths())
     if found["phase"] == "ready":
         found["idle_gpus"] = _idle_gpus()
-        found["notes"] = [*found["notes"], *_programs_that_cannot_run(), *_other_work()]
+        found["notes"] = [*found["notes"], *_programs_that_cannot_run(), *_other_nodes()]
     print(json.dumps(found, indent=1))
     return {"ready": Exit.OK, "failed": Exit.ERROR}.get(str(found["phase"]), Exit.INCOMPLETE)
 
@@ -61,12 +61,15 @@ def _idle_gpus() -> list[dict[str, object]]:
     return [asdict(each) for each in idle.of_kept(live.read(None))]
 
 
-def _other_work() -> list[str]:
+def _other_nodes() -> list[str]:
     from dshpc_setup.container import nodes
     from dshpc_setup.jobs import offer
 
     found = nodes.other_work(own_paths())
-    return [offer.other_work(node, carries=carries) for node, carries in found.items()]
+    return [
+        *(offer.owners_alone(node, who) for node, who in nodes.owned(own_paths()).items()),
+        *(offer.other_work(node, carries=carries) for node, carries in found.items()),
+    ]
 
 
 def _programs_that_cannot_run() -> list[str]:

@@ -8,6 +8,7 @@ from dshpc_setup import gpu_vendors
 from dshpc_setup.errors import Fix, usage_error
 from dshpc_setup.plan import affinity, devices, extra, limits, names, node
 from dshpc_setup.plan.model import (
+    OWNERS,
     ClusterPlan,
     DeviceLink,
     ExtraLine,
@@ -110,6 +111,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         is_joined=settings.place.is_joined,
         own_work=settings.place.own_work,
         carried_work=settings.place.carried_work,
+        owner=settings.place.owner,
     )
 
 
@@ -174,20 +176,29 @@ def _more_partitions(settings: Settings) -> tuple[Partition, ...]:
 
 
 def _clashing(settings: Settings) -> tuple[WrongSetting, ...]:
-    """Further partitions with the default one's name."""
+    """Further partitions with the default one's name, and any with the one of owned nodes."""
     source = settings.sources.get("partitions", Source("default", "partitions"))
-    return tuple(
+    whose = {settings.partition.lower(): "is the default partition's name already"}
+    default: tuple[WrongSetting, ...] = ()
+    if settings.listens:
+        whose[OWNERS] = "is the partition of nodes that take the jobs of their owner alone"
+        if settings.partition.lower() == OWNERS:
+            at = settings.sources.get("partition", Source("default", "partition"))
+            told = at.said(f"partition: {settings.partition!r} {whose[OWNERS]}.")
+            steps = ("Give it another name.",)
+            default = (
+                WrongSetting("value", at.origin, at.where, told, "", "partition", steps=steps),
+            )
+    return default + tuple(
         WrongSetting(
             "value",
             source.origin,
             (place := source.of_item(nth)).where,
-            place.said(
-                f"partitions, item {nth + 1}: {name!r} is the default partition's name already."
-            ),
+            place.said(f"partitions, item {nth + 1}: {name!r} {whose[name.lower()]}."),
             "The setting partitions names those beside it.",
             "partitions",
             steps=("Give it another name.",),
         )
         for nth, (name, _) in enumerate(settings.partitions)
-        if name.lower() == settings.partition.lower()
+        if name.lower() in whose
     )

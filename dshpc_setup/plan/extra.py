@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.plan.model import ExtraLine
+from dshpc_setup.plan.model import OWNERS, SHARED_NODE, ExtraLine
 from dshpc_setup.settings import Settings, Source, WrongSetting, together
 
 # What the container depends on, and what to do instead; the user's own line would break the start.
@@ -67,6 +67,7 @@ def _read(settings: Settings) -> tuple[list[ExtraLine], list[WrongSetting]]:
     bad: list[WrongSetting] = []
     said: set[str] = set()
     taken = {settings.partition.lower(), *(name.lower() for name, _ in settings.partitions)}
+    taken |= {OWNERS} if settings.listens else set()
     for number, text in enumerate(settings.slurm_conf_extra.split("\n"), 1):
         line = text.strip()
         if not line or line.startswith("#"):
@@ -80,7 +81,12 @@ def _read(settings: Settings) -> tuple[list[ExtraLine], list[WrongSetting]]:
         if why is not None:
             bad.append(_refused(settings, number, line, why, own=own is not None))
             continue
-        found.append(ExtraLine(key, line.partition("#")[0].rstrip()))
+        kept = line.partition("#")[0].rstrip()
+        if (
+            settings.listens and key.lower() == "partitionname"
+        ):  # a node of one user's is not for all
+            kept = re.sub(r"(?i)\bNodes=ALL\b", f"Nodes={SHARED_NODE}", kept)
+        found.append(ExtraLine(key, kept))
         if key.lower() not in _OF_SEVERAL:
             said.add(key.lower())
     return found, bad

@@ -12,6 +12,9 @@ from dshpc_setup.facts import GpuDevice, Vendor
 Isolation = Literal["default", "enforced"]
 GresType = Literal["model", "index"]
 DATABASE_PORT = 6819
+# Where a cluster has other machines, each node has one of these features, and nodes that take the jobs of
+# their owner alone have a partition of their own
+SHARED_NODE, OWNED_NODE, OWNERS = "shared_node", "owned_node", "owners"
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ class ClusterPlan:
     is_joined: bool = False  # a worker on another machine than the controller's
     own_work: bool = False  # whose work folder is not the controller's
     carried_work: str = ""  # where workspaces are carried to therefore
+    owner: int | None = None  # the user whose jobs alone it takes
 
     @property
     def has_other_nodes(self) -> bool:
@@ -153,6 +157,13 @@ class ClusterPlan:
     def database_port(self) -> int:
         """Of slurmdbd."""
         return self.ports[2] if len(self.ports) > 2 else DATABASE_PORT
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Of the node. Where there are other machines, one says which partitions it is in."""
+        if self.srun_ports is None:
+            return self.features
+        return (*self.features, SHARED_NODE if self.owner is None else OWNED_NODE)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

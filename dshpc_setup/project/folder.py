@@ -291,13 +291,14 @@ class Project:
         node, controller = note.get("node"), note.get("controller")
         if not isinstance(node, str) or not isinstance(controller, str):
             return found
-        carried = note.get("carried_work")
+        carried, owner = note.get("carried_work"), note.get("owner")
         place = settings_module.Place(
             "worker",
             node,
             controller=controller,
             own_work=note.get("own_work") is True,
             carried_work=carried if isinstance(carried, str) else "",
+            owner=owner if isinstance(owner, int) else None,
         )
         return replace(found, settings=found.settings.joined(place))
 

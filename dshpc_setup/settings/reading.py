@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from dshpc_setup.engine_client import OWNER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings.declarations import DECLARATIONS, Declaration
 from dshpc_setup.settings.texts import REMOVED, BadItemError
@@ -40,7 +41,11 @@ def of_container(env: Mapping[str, str]) -> Settings:
     far = env.get("DSHPC_CONTROLLER", "") if is_worker else ""
     own_work = bool(far) and env.get("DSHPC_OWN_WORK") == "1"
     carried = env.get("DSHPC_CARRIED_WORK", "") if own_work else ""
-    place = Place("worker" if is_worker else "controller", node, count, far, own_work, carried)
+    uid = env.get(OWNER, "") if far else ""
+    owner = int(uid) if re.fullmatch(r"[0-9]{1,10}", uid, re.ASCII) else None
+    place = Place(
+        "worker" if is_worker else "controller", node, count, far, own_work, carried, owner
+    )
     return replace(settings, place=place)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from dshpc_setup.engine_client import OWNER
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS
 from dshpc_setup.settings.texts import REMOVED
 from dshpc_setup.settings.wrong import Source
@@ -21,6 +22,7 @@ class Place:
     controller: str = ""  # the address of its machine, of a worker on another one
     own_work: bool = False  # of such a one: its work folder is not the controller's
     carried_work: str = ""  # of such a one: where workspaces of the controller's are carried to
+    owner: int | None = None  # of such a one: the user whose jobs alone it takes
 
     def to_env(self) -> dict[str, str]:
         """Variables that tell a container its place; none where it is alone."""
@@ -31,6 +33,8 @@ class Place:
         own = {"DSHPC_OWN_WORK": "1"} if self.own_work else {}
         if self.carried_work:
             own["DSHPC_CARRIED_WORK"] = self.carried_work
+        if self.owner is not None:
+            own[OWNER] = str(self.owner)
         most = {"DSHPC_MOST_GPUS": str(self.most_gpus)}
         return {"DSHPC_ROLE": self.role, **named, **most, **far, **own}
 

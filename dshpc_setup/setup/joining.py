@@ -41,6 +41,10 @@ class Joining(Protocol):
         """The node keeps to a work folder of its own; whether it would have had the cluster's."""
         ...
 
+    def keep_to(self, owner: int) -> None:
+        """The node takes this user's jobs alone."""
+        ...
+
     def prepare(self) -> None:
         """The files that the image is made from."""
         ...
@@ -65,19 +69,22 @@ def fit_ids(machine: Machine, joining: Joining, kind: str) -> str | None:
     way = "root" if found is None else rights.need(found, user).way
     if kind == PODMAN and machine.uid != 0:
         way = "mapped"
-    if (way == "single") != joining.one_user:
+    if joining.one_user and way != "single":
         raise DshpcError(
-            f"{user} cannot make this machine a node: jobs of the cluster's users cannot run here as them."
-            if way == "single"
-            else "This machine cannot be a node: all jobs of the cluster run as one user, root.",
-            "The user has no range of ids, so a container of the built-in engine has one user here, root."
-            if way == "single"
-            else "The controller's user has no range of ids. Here those jobs would be root's.",
-            rights.fixes(found, user)
-            if way == "single" and found is not None
-            else (
+            "This machine cannot be a node: all jobs of the cluster run as one user, root.",
+            "The controller's user has no range of ids. Here those jobs would be root's.",
+            (
                 "Give the controller's user a range of ids (/etc/subuid), and set its cluster up anew.",
             ),
+        )
+    if way == "single" and not joining.one_user:
+        joining.without_share()
+        joining.keep_to(machine.uid)
+        steps = rights.fixes(found, user) if found is not None else ()
+        more = "".join(f" {step.text}: {step.command}. Then join again." for step in steps[:1])
+        return (
+            f"This node takes the jobs of {user} (uid {machine.uid}) alone: {user} has no range of ids here, "
+            f"so nobody else's job can run as its user. Its work folder is its own.{more}"
         )
     if way != "mapped" or not joining.without_share():
         return None

@@ -128,7 +128,8 @@ def verify_cluster(
         said = "ready"
         if is_new:
             node = settings.node if settings.listens else None
-            said = verify.run_first_job(run.machine, settings.container, has_gpu, node)
+            owned = settings.place.owner is not None
+            said = verify.run_first_job(run.machine, settings.container, has_gpu, node, owned=owned)
         if run.options.joining is not None:
             for note in run.options.joining.conclude(run.machine):
                 run.steps.note(note)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import chain
+from typing import Literal
 
 from dshpc_setup.slurm_releases import v24_11, v26_05
 from dshpc_setup.slurm_releases.model import HeldBy, NodeReasons, Phrases, Release, Waits
@@ -20,11 +21,25 @@ SHIPPED = v24_11.RELEASE  # of the image, whose packages are those of Debian 13
 
 def of(version: str | None) -> Release:
     """The table of "24.11.5": that of the newest known release which is not newer, else the oldest."""
-    found = re.match(r"(\d{1,4})\.(\d{1,4})", version or "")
-    if found is None:
+    wanted = _release(version)
+    if wanted is None:
         return SHIPPED
-    wanted = (int(found[1]), int(found[2]))
     return next((each for each in reversed(RELEASES) if each.version <= wanted), RELEASES[0])
+
+
+def _release(version: str | None) -> tuple[int, int] | None:
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", version or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def unfit(controller: str, node: str) -> Literal["newer", "older"] | None:
+    """Why a slurmctld takes no slurmd of that version, "26.05.5"; None where it does."""
+    ours, theirs = _release(controller), _release(node)
+    if ours is None or theirs is None:
+        return None
+    if theirs > ours:
+        return "newer"
+    return "older" if theirs < of(controller).oldest_node else None
 
 
 class Phrase:

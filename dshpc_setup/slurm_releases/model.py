@@ -108,6 +108,7 @@ class Release(NamedTuple):
     says: Phrases
     defaults: Defaults
     options: Options
+    oldest_node: tuple[int, int]  # whose slurmd its slurmctld takes
     package: Package | None = None
 
     @property

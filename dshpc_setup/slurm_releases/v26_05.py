@@ -10,4 +10,7 @@ OPTIONS = v24_11.OPTIONS._replace(
     srun=v24_11.OPTIONS.srun | {"async", "wait-for-children"},
 )
 
-RELEASE = v24_11.RELEASE._replace(version=(26, 5), options=OPTIONS, package=None)
+# https://slurm.schedmd.com/upgrades.html: the three releases before it
+RELEASE = v24_11.RELEASE._replace(
+    version=(26, 5), options=OPTIONS, oldest_node=(24, 11), package=None
+)

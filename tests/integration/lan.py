@@ -40,6 +40,7 @@ class Member:
     space: str
     address: str
     top: Path
+    uid: int = 0  # whose commands are run there
 
     @property
     def folder(self) -> Path:
@@ -47,9 +48,15 @@ class Member:
 
     def argv(self, *words: str) -> list[str]:
         """A command line on that machine."""
-        return as_root(
-            "ip", "netns", "exec", self.space, "env", f"XDG_CACHE_HOME={self.top / 'cache'}", *words
-        )
+        become = ("setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups")
+        there = ("ip", "netns", "exec", self.space, *(become if self.uid else ()))
+        own = (f"XDG_CACHE_HOME={self.top / 'cache'}", *([f"HOME={self.top}"] if self.uid else ()))
+        return as_root(*there, "env", *own, *words)
+
+    def of_user(self, uid: int) -> Member:
+        """The same machine, where an ordinary user does everything."""
+        run(as_root("chown", "-R", f"{uid}:{uid}", str(self.top))).good()
+        return replace(self, uid=uid)
 
     def configure(self, *words: str, before: tuple[str, ...] = ()) -> Outcome:
         """`before`: a program that runs the command line behind it."""

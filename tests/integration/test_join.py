@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,17 @@ pytestmark = pytest.mark.engines(
 )
 NODE = "lab2"
 UID = "4711"
+OWNED, OTHER = "laptop", "4713"
 
 
 @dataclass(frozen=True)
 class Lan:
-    """Two machines: a controller that listens, and one that has not joined yet; `image`: a file."""
+    """A controller that listens, and two that have not joined yet; the third is a user's who has no range of
+    ids. `image`: a file."""
 
     first: Member
     second: Member
+    third: Member
     image: Path
 
     def token(self, *words: str) -> str:
@@ -43,6 +47,18 @@ class Lan:
         image = ("--image-file", str(self.image), "--simulate", "t4:1")
         named = ("--join", token, "--node-name", NODE)
         return self.second.configure(*named, *image, *words, before=before)
+
+    def user(self, uid: str, *words: str) -> Outcome:
+        """A command of a user of the cluster's, in the controller's container."""
+        become = (
+            "setpriv",
+            f"--reuid={uid}",
+            f"--regid={uid}",
+            "--clear-groups",
+            "env",
+            "HOME=/tmp",
+        )
+        return self.first.dshpc("exec", "--root", "--", *become, *words)
 
     def add_user(self, name: str) -> str:
         """What is said as the user submits for the first time."""
@@ -62,13 +78,13 @@ def lan(
     needs_namespaces()
     image = tmp_path_factory.mktemp("image") / "image.tar.gz"
     standard.dshpc("image", "save", str(image)).good()
-    with network("one", "two") as (first, second):
+    with network("one", "two", "three") as (first, second, third):
         prefix = f"{PREFIX}lan"
         made = first.configure(
             "--prefix", prefix, "--simulate", "h100:2", "--listen", "eth0", "--image-file", str(image)
         )  # fmt: skip
         made.good()
-        yield Lan(first, second, image)
+        yield Lan(first, second, third.of_user(int(UID)), image)
 
 
 def refused(outcome: Outcome, *words: str) -> None:
@@ -258,9 +274,78 @@ def test_its_machine_has_another_address_and_it_comes_back_by_itself(lan: Lan) -
     assert "Restarts=0" in lan.first.said("scontrol", "show", "job", job)
 
 
+def test_one_of_a_user_without_a_range_of_ids_takes_his_jobs_alone(lan: Lan) -> None:
+    """Nobody else's job is placed there, whatever it asks for, and the owner's is wherever there is room."""
+    own = lan.third.top / "image.tar.gz"
+    shutil.copy(lan.image, own)
+    own.chmod(0o644)
+    image = ("--image-file", str(own), "--simulate", "l4:1")
+    joined = lan.third.configure("--join", lan.token("--once"), "--node-name", OWNED, *image).good()
+    assert f"takes the jobs of {UID} (uid {UID}) alone" in " ".join(joined.report["notes"]), joined
+    assert [node["state"] for node in joined.report["cluster"]["nodes"]] == ["idle"]
+    lan.first.said("exec", "--root", "--", "dshpc-node", "add-user", OTHER, OTHER, "bob")
+    for shown in (("node", "show", OWNED), ("node", "list"), ("status",)):
+        assert f"{OWNED} takes the jobs of" in lan.first.said(*shown)
+    # Another user's: refused where it names the node or its partition, or what no other node has
+    alone: dict[tuple[str, ...], str]
+    alone = {("-w", OWNED): "takes the jobs of ada alone", ("-p", "owners"): "you own none"}
+    for words in (*alone, ("--gres=gpu:l4:1",), ("-N3",)):
+        for program in (("srun", *words, "id"), ("sbatch", *words, "--wrap=id")):
+            told = lan.user(OTHER, *program)
+            assert told.code != 0, told
+            assert alone.get(words, "node configuration is not available") in told.stderr, told
+    # What waits for the other nodes waits on, though this one is free
+    whole = ("--exclusive", "--wrap", "sleep 300", "-o/dev/null", "-D/tmp")
+    held = [lan.user(OTHER, "sbatch", "--parsable", "-w", node, *whole).good().stdout.strip()
+            for node in (NODE, f"{PREFIX}lan")]  # fmt: skip
+    waits = lan.user(OTHER, "sbatch", "--parsable", "-o/dev/null", "-D/tmp", "--wrap=true")
+    other = waits.good().stdout.strip()
+    # The owner's begins there at once: its step, and what it submits, are his
+    script = "srun -n1 id -u >/tmp/own && sbatch -w laptop -o/dev/null --wrap=true >>/tmp/own"
+    job = lan.user(UID, "sbatch", "--parsable", "-o/dev/null", "-D/tmp", "--wrap", script).good()
+    mine = job.stdout.strip()
+    wait_until(lambda: _state(lan, mine) == "COMPLETED", "the owner's job ends", 90)
+    assert "BatchHost=" + OWNED in lan.first.said("scontrol", "show", "job", mine)
+    number, *_, child = lan.third.said("exec", "--root", "--", "cat", "/tmp/own").split()
+    assert number == UID
+    assert f"UserId=ada({UID})" in lan.first.said("scontrol", "show", "job", child)
+    assert _state(lan, other) == "PENDING"
+    assert lan.user(UID, "srun", "-w", OWNED, "-D/tmp", "hostname").good().stdout == f"{OWNED}\n"
+    assert (
+        lan.user(UID, "srun", "--gres=gpu:l4:1", "-D/tmp", "hostname").good().stdout == f"{OWNED}\n"
+    )
+    moved = lan.user(OTHER, "scontrol", "update", f"jobid={other}", "partition=owners")
+    assert moved.code != 0, moved
+    # Typed there it would be root's
+    typed = lan.third.dshpc("srun", "-w", f"{PREFIX}lan", "true")
+    assert "outside of a job nothing is submitted from node" in typed.stderr, typed
+    # Root may move it, and the node itself refuses it then
+    lan.first.said("scontrol", "update", f"jobid={other}", "partition=owners")
+    wait_until(lambda: "Prolog" in lan.first.said("sinfo", "-h", "-n", OWNED, "-o", "%E"),
+               "the node refuses it", 60)  # fmt: skip
+    lan.first.said("scancel", *held, other)
+    lan.first.said("node", "resume", OWNED)
+    assert lan.user(UID, "srun", "-w", OWNED, "-D/tmp", "id", "-un").good().stdout == "ada\n"
+
+
 def _state(lan: Lan, job: str) -> str:
     words = lan.first.said("scontrol", "show", "job", job).split()
     return next(word.split("=")[1] for word in words if word.startswith("JobState="))
+
+
+def test_the_controller_has_another_address_and_no_job_is_lost(lan: Lan) -> None:
+    """The last one here: nodes join anew by one line."""
+    words = ("sbatch", "--parsable", "-w", NODE, "--gres=gpu:2", "-o", "/dev/null", "--wrap")
+    job, waits = (lan.first.said(*words, script) for script in ("sleep 15", "true"))
+    wait_until(lambda: _state(lan, job) == "RUNNING", "the job runs", 30)
+    lan.first.said("node", "token", "--revoke")
+    there = replace(lan, first=lan.first.move(address(78)))
+    there.first.said("restart", "--stop-jobs", "--yes")
+    there.second.configure("--join", there.token("--once"), "--no-build").good()
+    for each in (job, waits):
+        wait_until(lambda each=each: _state(there, each) == "COMPLETED", "it has ended", 60)  # type: ignore[misc]
+    assert "Restarts=0" in there.first.said("scontrol", "show", "job", job)
+    assert there.first.said("srun", "-w", NODE, "hostname") == NODE
 
 
 def test_slurmd_has_its_port_at_once_when_the_proof_is_over() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dshpc_setup.container import accounting
+from dshpc_setup.container import accounting, joining
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.plan.model import DATABASE_PORT
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm import associations
 from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.slurm_releases import unfit
 from tests.integration.commands import run
 from tests.integration.slurms.cluster import (
     Answer,
@@ -35,6 +39,7 @@ pytest_plugins = ("tests.integration.slurms.fixtures",)
 
 PATHS = Paths()
 UP_S = 120.0
+REFUSED = "Incompatible versions of client and server code"
 DATABASE = {"MYSQL_UNIX_PORT": PATHS.database_socket}
 
 
@@ -72,8 +77,7 @@ def cluster(
         ends.enter_context(daemon_in(room, (*slurm, "mariadbd", defaults), place / "mariadbd.log"))
         argv = (*(("chroot", "/older") if older else ()), "slurmdbd", "-D")
         if older:
-            for name in ("dev", "etc", "proc", "run"):
-                good(run_in(room, ("mount", "--bind", f"/{name}", f"/older/{name}")))
+            see_there(room, "older")
         ends.enter_context(daemon_in(room, argv, place / "slurmdbd.log", DATABASE))
         if not older:
             answers(room, place / "slurmdbd.log")
@@ -85,6 +89,37 @@ def cluster(
         )
         assert wait_for_node(room, plan.node, daemon)[1] is None, log.read_text()
         yield room
+
+
+def put_into(place: Path, root: SlurmRoot) -> None:
+    """Another release's programs, in a folder of a root: what is not there yet."""
+    if place.exists():
+        return
+    place.mkdir()
+    for part in ("usr", "var"):
+        run(["cp", "-al", str(root.folder / part), str(place)]).good()
+    for link in ("bin", "sbin", "lib", "lib64"):
+        run(["cp", "-a", str(root.folder / link), str(place)]).good()
+    for folder in ("dev", "etc", "proc", "run", "tmp"):
+        (place / folder).mkdir()
+
+
+def see_there(room: NamedRoom, folder: str) -> None:
+    """The programs there have the room's files and devices."""
+    for name in ("dev", "etc", "proc", "run"):
+        good(run_in(room, ("mount", "--rbind", f"/{name}", f"/{folder}/{name}")))
+
+
+class Inside(LocalMachine):
+    """The machine of a room, seen from a folder of it."""
+
+    def __init__(self, room: NamedRoom, top: str) -> None:
+        super().__init__()
+        self.room, self.top = room, top
+
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
+        done = run_in(self.room, ("chroot", self.top, *argv))
+        return CommandResult(tuple(argv), "present", done.code, done.text, done.errors, 1.0)
 
 
 def answers(room: NamedRoom, log: Path) -> None:
@@ -153,19 +188,44 @@ def test_data_of_the_release_before(
         has_ended(room, waits)
 
 
+@pytest.mark.parametrize(("controller", "node"), [("trixie", "sid"), ("sid", "trixie")])
+def test_a_slurmd_of_another_release(
+    slurms: dict[str, SlurmRoot], tmp_path: Path, controller: str, node: str
+) -> None:
+    """What a join says of two versions is what these daemons do."""
+    ours, theirs = slurms[controller], slurms[node]
+    put_into(ours.folder / "other", theirs)
+    plan = plan_cluster(look("workstation-rtx4090"), Settings(prefix="lab"))
+    (tmp_path / "room").mkdir()
+    with slurm_room(ours, plan.node, tmp_path / "room") as room:
+        add_nodes(room, plan)
+        configure(room, ours, believed(render_slurm(plan)))
+        see_there(room, "other")
+        logs = tmp_path / "slurmctld.log", tmp_path / "slurmd.log"
+        slurmd = ("chroot", "/other", "slurmd")
+        said = joining.about(Inside(room, "/other"), 0).slurm
+        assert said == theirs.version
+        with daemon_in(room, ("slurmctld", "-D"), logs[0]) as serves:
+            assert wait_for_controller(serves, logs[0]) is None, logs[0].read_text()
+            with daemon_in(room, (*slurmd, "-D", "-N", plan.node), logs[1]) as daemon:
+                if unfit(ours.version, said) is None:
+                    assert wait_for_node(room, plan.node, daemon)[1] is None, logs[0].read_text()
+                    good(run_in(room, ("srun", "-n1", "--gres=gpu:1", "true")))
+                    return
+                until = time.monotonic() + UP_S
+                while REFUSED not in logs[0].read_text():
+                    assert time.monotonic() < until, (logs[0].read_text(), logs[1].read_text())
+                    time.sleep(0.2)
+                shown = run_in(room, ("scontrol", "-o", "show", "node", plan.node)).text
+                assert " State=IDLE " not in shown
+
+
 def test_a_slurmdbd_that_is_older_than_slurmctld(
     slurms: dict[str, SlurmRoot], left: tuple[Path, str], tmp_path: Path
 ) -> None:
     """Jobs go on meanwhile, and a slurmdbd of slurmctld's release is told of all of them."""
     kept, waits = left
-    source, target = (slurms[suite].folder for suite in ("trixie", "sid"))
-    for part in ("usr", "var"):
-        (target / "older").mkdir(exist_ok=True)
-        run(["cp", "-al", str(source / part), str(target / "older")]).good()
-    for link in ("bin", "sbin", "lib", "lib64"):
-        run(["cp", "-a", str(source / link), str(target / "older")]).good()
-    for folder in ("dev", "etc", "proc", "run", "tmp"):
-        (target / "older" / folder).mkdir()
+    put_into(slurms["sid"].folder / "older", slurms["trixie"])
     place = tmp_path / "mixed"
     with cluster(slurms["sid"], PLAN, place, kept, older=True) as room:
         good(run_in(room, ("scontrol", "release", waits)))

@@ -164,6 +164,23 @@ def test_a_node_without_the_work_folder_takes_no_job_that_has_one() -> None:
         assert "dshpc srun -w lab9 --chdir=/tmp" in " ".join(told.value.resolution)
 
 
+def test_a_node_of_another_user_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned = replace(offer("lab9", "a100"), owner=4711)
+    folder = _left(tmp_path, owned)
+    for uid, there in ((4711, True), (4712, False), (0, False)):
+        monkeypatch.setattr("os.getuid", lambda uid=uid: uid)
+        known = [each.node for each in node_choice.all_of(OFFERS[0], folder)]
+        assert ("lab9" in known) == there
+        named = node_choice.all_of(OFFERS[0], folder, asked=request("lab9"))
+        if uid == 4712:
+            with pytest.raises(DshpcError, match="Node lab9 takes the jobs of its owner alone"):
+                node_choice.chosen(NOBODY, request("lab9"), named)
+        else:
+            assert node_choice.chosen(NOBODY, request("lab9"), named).node == "lab9"
+
+
 def _left(folder: Path, *offers: Offer) -> str:
     for each in offers:
         (folder / each.node).mkdir()

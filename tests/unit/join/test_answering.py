@@ -115,6 +115,7 @@ def test_the_key_is_given_to_one_machine(office: Office) -> None:
     ("value", "code"),
     [
         ({"slurm": "25.05.1", "slurm_uid": 64030}, "slurm"),
+        ({"slurm": "22.05.8", "slurm_uid": 64030}, "slurm-old"),
         ({"slurm": "24.11.9", "slurm_uid": 0}, "slurm-user"),
         ({"slurm": "24.11.9"}, "malformed"),
     ],

@@ -176,7 +176,8 @@ def test_without_a_share_it_says_what_to_do() -> None:
 
 
 CODES: tuple[Code, ...] = (
-    "unknown", "expired", "revoked", "used", "busy", "malformed", "protocol", "name", "slurm", "slurm-user",
+    "unknown", "expired", "revoked", "used", "busy", "malformed", "protocol", "name", "slurm", "slurm-old",
+    "slurm-user",
     "nat", "cluster",
 )  # fmt: skip
 
@@ -188,6 +189,13 @@ def test_each_refusal_has_words_and_a_step(code: Code) -> None:
     assert error.brief
     assert error.steps
     assert error.exit_code != 0
+
+
+@pytest.mark.parametrize("code", ["slurm", "slurm-old"])
+def test_both_versions_of_slurm_are_named(code: Code) -> None:
+    asked = Asking(Token("10.0.0.1", 61999, "00" * 32, "00" * 6, "00" * 16), "lab2")
+    told = refusal(Refused(code, "controller 24.11.5, this machine's image 26.05.5"), asked)
+    assert "controller 24.11.5, this machine's image 26.05.5" in told.details
 
 
 @pytest.mark.parametrize(

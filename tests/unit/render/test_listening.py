@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from dshpc_setup.plan import plan_cluster
+from dshpc_setup.plan import plan_cluster, wrong_settings
+from dshpc_setup.plan.model import OWNED_NODE, OWNERS, SHARED_NODE
 from dshpc_setup.render import stanza
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Place, Settings, load
@@ -70,6 +73,38 @@ def test_what_the_user_says_of_it_counts() -> None:
         assert [
             line for line in lines if line.startswith(("SrunPortRange", "Prolog="))
         ] == extra.split("\n")
+
+
+def test_a_node_of_one_user_is_in_a_partition_of_such_alone() -> None:
+    extra = "PartitionName=night Nodes=ALL MaxTime=60"
+    settings = load(flags={"listen": "eth0", "prefix": "lab", "slurm_conf_extra": extra})
+    owned = settings.joined(replace(NODE, owner=4711))
+    for each, feature in (
+        (settings, SHARED_NODE),
+        (settings.joined(NODE), SHARED_NODE),
+        (owned, OWNED_NODE),
+    ):
+        lines = slurm_conf(each)
+        (node,) = (line for line in lines if line.startswith("NodeName="))
+        assert re.search(rf"Feature=\S*\b{feature}\b", node)
+        assert f"NodeSet={feature} Feature={feature}" in lines
+        nodes = dict(re.findall(r"(?m)^PartitionName=(\S+) Nodes=(\S+)", "\n".join(lines)))
+        assert nodes == {"debug": SHARED_NODE, OWNERS: OWNED_NODE, "night": SHARED_NODE}
+    assert service(owned)["environment"]["DSHPC_OWNER"] == "4711"
+    assert "Nodes=ALL" in "".join(slurm_conf(load(flags={"prefix": "lab"})))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"partition": "owners"},
+        {"partitions": "a,Owners"},
+        {"slurm_conf_extra": "PartitionName=owners"},
+    ],
+)
+def test_its_partition_is_no_other_ones(flags: dict[str, str]) -> None:
+    assert wrong_settings(load(flags={"listen": "eth0", **flags}))
+    assert not wrong_settings(load(flags=flags))
 
 
 def test_a_node_on_another_machine() -> None:

@@ -50,6 +50,24 @@ class Recorded(LocalMachine):
         return CommandResult(words, "present", each["code"], each["stdout"], each["stderr"], 1.0)
 
 
+@pytest.mark.parametrize(
+    ("controller", "node", "why"),
+    [
+        ("24.11.5", "24.11.9", None),
+        ("24.11.5", "23.02.7", None),
+        ("24.11.5", "22.05.8", "older"),
+        ("24.11.5", "25.05.1", "newer"),
+        ("26.05.5", "24.11.5", None),
+        ("26.05.5", "24.05.1", "older"),
+        ("26.05.5", "26.11.0", "newer"),
+        ("?", "24.11.5", None),
+    ],
+)
+def test_which_slurmd_a_slurmctld_takes(controller: str, node: str, why: str | None) -> None:
+    """tests/integration/test_newer_slurm.py has real ones."""
+    assert slurm_releases.unfit(controller, node) == why
+
+
 def slurm(release: str, state: str = "busy") -> Slurm:
     return Slurm(Recorded(release, state))
 
