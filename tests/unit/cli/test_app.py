@@ -328,6 +328,18 @@ def test_a_launcher_beside_our_folder_is_named_by_its_whole_path(
     assert command_names.as_called("dshpc up") == "/var/x/dshpc up"
 
 
+def test_who_typed_a_command_of_the_path_is_told_to_type_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
+    monkeypatch.setenv("DSHPC_ON_PATH", "yes")
+    assert command_names.as_called("dshpc up") == "dshpc up"
+    assert command_names.as_called("cd /p && dshpc up") == "cd /p && dshpc up"
+    assert command_names.as_called("configure-environment --yes") == "dshpc configure --yes"
+    # sudo's PATH is another one
+    assert command_names.as_called("`sudo dshpc doctor`") == "`sudo /opt/s/dshpc doctor`"
+
+
 def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
