@@ -15,7 +15,7 @@ from dshpc_setup.terminal.sanitize import harmless
 # Our commands where a sentence names them, and not where they are part of a path or a name
 _OURS = re.compile(
     r"(?<![\w./-])(?:configure-environment(?![\w-])"
-    rf"|dshpc(?= (?:{'|'.join(sorted(COMMANDS | EXEC_COMMANDS))})\b))"
+    rf"|dshpc(?= (?:(?:{'|'.join(sorted(COMMANDS | EXEC_COMMANDS))})\b|\.\.\.)))"
 )
 
 
@@ -72,7 +72,8 @@ def _called(name: str, *, whole: bool = False, by_path: bool = False) -> str:
         relative = os.path.relpath(path, os.environ.get("DSHPC_HERE") or None)
     except FileNotFoundError:  # the folder that we stand in was removed
         whole, relative = True, path
-    if whole or (relative not in (name, f"../{name}") and relative.startswith("../")):
+    far = relative not in (name, f"../{name}") and relative.startswith("../")
+    if whole or far or path == f"/{relative}":
         return shlex.quote(path)
     return shlex.quote(relative if "/" in relative else f"./{relative}")
 

@@ -160,6 +160,20 @@ def test_show(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("Job 5 (old) of me: failed: exit code 3\n")
 
 
+def test_the_log_of_another_users_job_is_called_theirs(
+    play: Callable[[Answers], Played], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not forgotten: its workspace, in which the log lies, can be entered by that user alone."""
+    plain = over("COMPLETED", 0, user_id=1000, standard_output="", current_working_directory="")
+    play(lambda _: (0, queue(plain)))
+    monkeypatch.setattr("os.getuid", lambda: 1001)
+    with pytest.raises(DshpcError, match="the job belongs to me"):
+        job_verbs.main(["logs", "17", "--work", "/w"])
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    with pytest.raises(DshpcError, match="not known where"):
+        job_verbs.main(["logs", "17", "--work", "/w"])
+
+
 @pytest.mark.parametrize(("array", "name"), [("", "17"), ("ArrayJobId=17 ArrayTaskId=1 ", "17_1")])
 def test_the_log_of_one_that_plain_sbatch_has_made_and_slurm_has_forgotten(
     array: str,
