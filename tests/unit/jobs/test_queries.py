@@ -96,6 +96,23 @@ def test_list(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[s
     assert "train" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_where_all_users_are_one_a_job_is_that_users(
+    alone: bool,
+    play: Callable[[Answers], Played],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slurm knows that one as root there."""
+    monkeypatch.setenv("USER", "ada")
+    monkeypatch.setattr("dshpc_setup.jobs.rights.is_one_id", lambda: alone)
+    play(lambda _: (0, queue(item(user_id=0, user_name="root"))))
+    assert job_verbs.main(["list", "--work", "/w"]) == 0
+    assert ("root" in capsys.readouterr().out) is not alone
+    assert job_verbs.main(["show", "17", "--work", "/w"]) == 0
+    assert f"Job 17 (train) of {'ada' if alone else 'root'}" in capsys.readouterr().out
+
+
 def test_a_queue_that_is_too_long_for_one_answer_is_listed_in_part(
     play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
 ) -> None:
