@@ -256,7 +256,7 @@ def test_where_all_are_one_root_has_that_users_home(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a batch job had another $HOME than srun."""
-    monkeypatch.setattr(users.rights, "is_one_id", lambda: True)
+    monkeypatch.setattr("dshpc_setup.jobs.rights.is_one_id", lambda: True)
     for _ in range(2):
         users.add(paths, User(os.getuid() or 1000, os.getgid(), "ada"))
         lines = (tmp_path / "etc/passwd").read_text().splitlines()
