@@ -17,9 +17,10 @@ dshpc_launch() {
         . "$dshpc_root/scripts/others.sh"
         dshpc_warn_root
     fi
-    # what the program's words call it by: a checkout is on nobody's PATH
+    # what the program's words call it by: a checkout is on nobody's PATH, but a link to it may be
     DSHPC_COMMAND=$dshpc_root/dshpc
     export DSHPC_COMMAND
+    case ":$PATH:" in *":${0%/*}:"*) export DSHPC_ON_PATH=yes ;; esac
     exec "$dshpc_venv/bin/python" -I "$dshpc_venv/bin/$dshpc_command" "$@"
 }
 

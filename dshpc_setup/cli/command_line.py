@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+import typer.core
 
-from dshpc_setup.cli import print_json, put
+from dshpc_setup.cli import manual, print_json, put
 from dshpc_setup.cli.console import ConsoleReporter, is_interactive
 from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.terminal.command_names import as_called
@@ -20,7 +21,28 @@ if TYPE_CHECKING:
     from dshpc_setup.project.folder import Project
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
-app = typer.Typer(
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Command(typer.core.TyperCommand):
+    """Its usage names arguments as the man pages do: Typer writes {ID...}... for ID..."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        shown = [each for each in self.params if not getattr(each, "hidden", False)]
+        named = [manual.typed(each) for each in shown if isinstance(each, typer.core.TyperArgument)]
+        return [*([self.options_metavar] if self.options_metavar else []), *named]
+
+
+class Commands(typer.Typer):
+    """A group of commands."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[_Function], _Function]:
+        return super().command(name, cls=_Command, **options)
+
+
+app = Commands(
     name="dshpc",
     no_args_is_help=True,
     add_completion=False,
@@ -28,7 +50,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings=HELP,
 )
-config_app = typer.Typer(
+config_app = Commands(
     help="Show and change settings, and files that you edited.", no_args_is_help=True
 )
 app.add_typer(config_app, name="config", rich_help_panel="Set up")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.command_line import HELP, Json, Yes, app, finish, reporter
+from dshpc_setup.cli.command_line import HELP, Commands, Json, Yes, app, finish, reporter
 from dshpc_setup.cli.options import Machine
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import Exit, usage_error
@@ -19,7 +19,7 @@ from dshpc_setup.terminal.sanitize import harmless
 if TYPE_CHECKING:
     from dshpc_setup.compose_patch.command import Check, ChosenHandover, Done
 
-compose_app = typer.Typer(
+compose_app = Commands(
     help="Give GPUs to services of compose files that you wrote yourself.",
     no_args_is_help=True,
     context_settings=HELP,

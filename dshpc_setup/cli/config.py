@@ -26,7 +26,6 @@ from dshpc_setup.terminal.command_names import as_called
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.offered import Settled
-    from dshpc_setup.project.folder import Project
 
 _Files = Annotated[
     list[str] | None,
@@ -75,14 +74,8 @@ def config_show(
     if json_output:
         print_json(settings_json(values, kept_out, name))
     else:
-        print_settings(values, kept_out, name, in_force=_in_force(project))
+        print_settings(values, kept_out, name, in_force=project.in_force)
     finish(Exit.OK)
-
-
-def _in_force(project: Project) -> dict[str, str]:
-    """What the cluster came to where nobody chose, by the setting's name."""
-    runtime = project.runtime()
-    return {"home": "host" if runtime.get("homes") else "kept"} if runtime else {}
 
 
 @config_app.command("diff")

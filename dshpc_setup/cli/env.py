@@ -11,6 +11,7 @@ import typer
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.command_line import (
     HELP,
+    Commands,
     Dir,
     Json,
     Yes,
@@ -29,7 +30,7 @@ from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.command_names import as_called
 
-env_app = typer.Typer(
+env_app = Commands(
     help="Manage the packages that methods need.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(env_app, name="env", rich_help_panel="Methods and jobs")

@@ -89,6 +89,7 @@ def for_people(environ: Mapping[str, str]) -> list[str]:
     here = current_folder() or "/"
     if environ.get("DSHPC_COMMAND") and os.fsencode(here).decode(errors="ignore") == here:
         found += ["DSHPC_COMMAND", f"DSHPC_HERE={here}"]
+        found += ["DSHPC_ON_PATH"] if environ.get("DSHPC_ON_PATH") else []
     return found
 
 

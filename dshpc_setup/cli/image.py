@@ -10,6 +10,7 @@ import typer
 from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import (
     HELP,
+    Commands,
     Dir,
     Json,
     Yes,
@@ -23,7 +24,7 @@ from dshpc_setup.cli.command_line import (
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
 
-image_app = typer.Typer(
+image_app = Commands(
     help="Carry the cluster's image to another machine.",
     no_args_is_help=True,
     context_settings=HELP,

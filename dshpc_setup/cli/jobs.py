@@ -8,12 +8,20 @@ from typing import Annotated
 import typer
 
 from dshpc_setup.cli import job_line
-from dshpc_setup.cli.command_line import HELP, Dir, Json, Yes, app, examples, finish, reporter
+from dshpc_setup.cli.command_line import (
+    HELP,
+    Commands,
+    Dir,
+    Json,
+    Yes,
+    app,
+    examples,
+    finish,
+    reporter,
+)
 from dshpc_setup.cli.options import NoMachine
 
-job_app = typer.Typer(
-    help="List, show and cancel jobs.", no_args_is_help=True, context_settings=HELP
-)
+job_app = Commands(help="List, show and cancel jobs.", no_args_is_help=True, context_settings=HELP)
 app.add_typer(job_app, name="job", rich_help_panel="Methods and jobs")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Job ID, such as 17 or 17_2.")]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import (
     HELP,
+    Commands,
     Dir,
     Json,
     Yes,
@@ -19,7 +18,7 @@ from dshpc_setup.cli.command_line import (
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
 
-key_app = typer.Typer(
+key_app = Commands(
     help="Manage Slurm's authentication key.",
     no_args_is_help=True,
     context_settings=HELP,

@@ -77,12 +77,17 @@ def _below(group: Any, words: tuple[str, ...]) -> Iterator[Command]:
         )
 
 
+def typed(argument: Any) -> str:
+    """An argument as a usage line names it."""
+    name: str = argument.metavar or argument.name.upper()
+    if name.startswith("["):
+        return name
+    name += "..." if argument.nargs == -1 and not name.endswith("...") else ""
+    return name if argument.required else f"[{name}]"
+
+
 def _argument(parameter: Any) -> tuple[str, str]:
-    typed = parameter.metavar or parameter.name.upper()
-    if not typed.startswith("["):
-        typed += "..." if parameter.nargs == -1 and not typed.endswith("...") else ""
-        typed = typed if parameter.required else f"[{typed}]"
-    return typed, parameter.help or ""
+    return typed(parameter), parameter.help or ""
 
 
 def _option(parameter: Any) -> Option:

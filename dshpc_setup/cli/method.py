@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
+from dshpc_setup.cli.command_line import HELP, Commands, Dir, Json, app, examples, finish
 from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.terminal.command_names import as_called
@@ -20,7 +20,7 @@ from dshpc_setup.terminal.sanitize import counted
 if TYPE_CHECKING:
     from dshpc_setup.methods.store import Entry
 
-method_app = typer.Typer(
+method_app = Commands(
     help="List, check and run methods.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(method_app, name="method", rich_help_panel="Methods and jobs")

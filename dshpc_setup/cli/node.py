@@ -11,6 +11,7 @@ import typer
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.command_line import (
     HELP,
+    Commands,
     Dir,
     Json,
     StopJobs,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from dshpc_setup.machine import Machine
     from dshpc_setup.project.folder import Project
 
-node_app = typer.Typer(
+node_app = Commands(
     help="List, drain, resume and remove nodes; let machines join.",
     no_args_is_help=True,
     context_settings=HELP,

@@ -10,7 +10,16 @@ import typer
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_caller, exec_stdin, job_request, print_json
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish, this_machine
+from dshpc_setup.cli.command_line import (
+    HELP,
+    Commands,
+    Dir,
+    Json,
+    app,
+    examples,
+    finish,
+    this_machine,
+)
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.machine import CommandResult
@@ -18,7 +27,7 @@ from dshpc_setup.machine import CommandResult
 SCHEMA = "dshpc.rest-token/1"
 _ASK_S = 30.0
 
-rest_app = typer.Typer(
+rest_app = Commands(
     help="Manage access to Slurm's REST API.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(rest_app, name="rest", rich_help_panel="Run")

@@ -13,7 +13,7 @@ import typer
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_caller, print_json
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
+from dshpc_setup.cli.command_line import HELP, Commands, Dir, Json, app, examples, finish
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.terminal.command_names import as_called
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dshpc_setup.workflows.check import Place
     from dshpc_setup.workflows.request_building import WorkflowRequest
 
-workflow_app = typer.Typer(
+workflow_app = Commands(
     help="Run and follow jobs that wait for each other.",
     no_args_is_help=True,
     context_settings=HELP,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator
@@ -100,6 +101,7 @@ def restore(
     this cluster, where jobs run and may not be stopped, and where the answer is no.
     """
     _need_file(file)
+    again = f"dshpc restore {shlex.quote(str(file))}"
     cluster = targets.target(project)
     with project.lock(files=False):
         _need_running(machine, cluster, "restored")
@@ -108,17 +110,17 @@ def restore(
         argv = client.run_in(cluster.container, "dshpc-node", "restore", "check", stdin=True)
         done = machine.run(_through('<"$file"', file, argv), deadline_s=_WRITTEN_S)
         if not done.ok:
-            raise _failed(done, "Nothing was restored", "dshpc restore FILE")
+            raise _failed(done, "Nothing was restored", again)
         agreed = False
         try:
-            _may_replace(machine, cluster, _told(done), reporter, stop_jobs=stop_jobs)
+            _may_replace(machine, cluster, _told(done), reporter, again, stop_jobs=stop_jobs)
             agreed = True
         finally:
             if not agreed:
                 _inside(machine, cluster, "drop")
         done = _inside(machine, cluster, "accept")
         if not done.ok:
-            raise _failed(done, "Nothing was restored", "dshpc restore FILE")
+            raise _failed(done, "Nothing was restored", again)
     return operations.restart(machine, project, reporter, stopping.MayStop(True), tried=False)
 
 
@@ -135,6 +137,7 @@ def _may_replace(
     cluster: targets.Target,
     found: Manifest,
     reporter: Reporter,
+    again: str,
     *,
     stop_jobs: bool,
 ) -> None:
@@ -147,8 +150,7 @@ def _may_replace(
         raise DshpcError(
             "Nothing was restored: it was not agreed to.",
             question,
-            (Fix("Where that is meant", "dshpc restore FILE --yes"),),
-            Exit.USAGE,
+            (Fix("Where that is meant", f"{again} --yes"),),
         )
     stopping.may_stop(
         machine,
@@ -156,7 +158,7 @@ def _may_replace(
         reporter,
         agreed=stop_jobs,
         what="restored",
-        command="dshpc restore FILE",
+        command=again,
     )
     stopping.remember(cluster.project, "dshpc restore")
 

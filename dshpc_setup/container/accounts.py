@@ -127,6 +127,11 @@ def _at_home(line: str) -> str:
     return ":".join([*fields[:5], ROOTS, *fields[6:]]) if fields[2:3] == ["0"] else line
 
 
+def with_root_at(passwd: str, home: str) -> str:
+    """Where all users are one, root's home is that user's: Slurm gives a batch job the home of its uid."""
+    return passwd.replace(f":{ROOTS}:", f":{home}:")
+
+
 def _fields(line: str) -> list[str]:
     return line.split(":")
 

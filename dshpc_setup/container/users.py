@@ -25,6 +25,7 @@ from dshpc_setup.container import accounts, ends, own_homes
 from dshpc_setup.container.accounts import Account, User
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
+from dshpc_setup.jobs import rights
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.paths import ACCOUNTS, HOMES, Paths
 
@@ -140,6 +141,8 @@ def _apply(paths: Paths, users: Iterable[User]) -> tuple[Account, ...]:
         for user in users
     )
     found = accounts.merge(passwd, group, fit, gpu_gids(paths), _owners(paths))
+    if found.known and rights.is_one_id():
+        found = replace(found, passwd=accounts.with_root_at(found.passwd, found.known[-1].home))
     if found.group != group:
         replace_text(group_path, found.group)
     if found.passwd != passwd:

@@ -186,6 +186,9 @@ class LiveSource:
         own = self.project.foreign is None
         return values, own_files.of_project(self.project, values) if own else ()
 
+    def in_force(self) -> dict[str, str]:
+        return self.project.in_force
+
     def differences(self) -> Differences:
         return config_diff.differences(self.machine, self.project)
 

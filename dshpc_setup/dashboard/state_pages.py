@@ -132,9 +132,13 @@ def usage(site: Site, request: Request) -> Response:
 
 def setup(site: Site, request: Request) -> Response:
     values, kept_out = site.source.settings()
-    told = settings_json(values, kept_out)["settings"]
+    told, in_force = settings_json(values, kept_out)["settings"], site.source.in_force()
     rows = [
-        {**each, "name": name, "value": as_text(getattr(values, name)) or "-"}
+        {
+            **each,
+            "name": name,
+            "value": as_text(getattr(values, name)) or in_force.get(name, "-"),
+        }
         for name, each in told.items()
     ]
     differences: Differences | None = None

@@ -26,6 +26,7 @@ _WHY = {
         "its path has a link that another user can have made, and root follows none",
         "Run this without sudo, or put what the link leads to in its place.",
     ),
+    errno.ENOENT: ("there is no such folder", "Make that folder, or name another."),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Move that file away."),
 }
 
@@ -54,7 +55,11 @@ def read_error(error: OSError | UnicodeDecodeError, path: Path | str) -> DshpcEr
         return DshpcError(
             f"Cannot read {path}: {why}.",
             "",
-            ("Make it a regular file that you may read.",),
+            (
+                "Name a file that is there."
+                if error.errno == errno.ENOENT
+                else "Make it a regular file that you may read.",
+            ),
             Exit.USAGE,
         )
     whose, owner = _owner(Path(path))

@@ -31,6 +31,8 @@ _WORDS: Mapping[Waits, str] = {
     "node": "the node that it asks for is not available",
 }
 
+_LIMIT = re.compile(r"(Assoc|QOS)(?:Grp|Max)")  # Slurm's words for limits of sacctmgr's
+
 
 def reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:
     """Id -> why, for the queued ones; one more question, and only where there are any."""
@@ -105,6 +107,9 @@ def why(job: SlurmJob, cannot: Mapping[str, str]) -> str:
     if waits == "resources" and "gpu" in job.asked:
         asked = job.asked.replace("gres/", "").replace("gres:", "")
         return f"{shown(asked)} is not free: other jobs hold GPUs, CPUs or memory"
+    if limit := _LIMIT.match(job.reason):
+        table = "assoc" if limit[1] == "Assoc" else "qos"
+        return f"a limit of accounting holds it ({shown(job.reason)}): dshpc sacctmgr show {table}"
     known = _WORDS.get(waits) if waits else None
     return known or f"Slurm's reason is {shown(job.reason)}"
 

@@ -254,6 +254,13 @@ def logs_main(rest: Sequence[str]) -> int:
             "Each of them will have a log of its own.",
             (f"See how it is: dshpc job show {job}",),
         )
+    if log is None and found[0].uid not in (None, os.getuid()) and os.getuid() != 0:
+        user = job_states.shown(found[0].user or "another user")
+        raise DshpcError(
+            f"You may not read the log of job {job}: the job belongs to {user}.",
+            "A workspace, with the log in it, is its user's alone.",
+            (f"See what is known of it: dshpc job show {job}",),
+        )
     if log is None:
         raise DshpcError(
             f"It is not known where job {job} has written its log.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import allocated_gpus, end_notes, records, safe_open, view
+from dshpc_setup.jobs import allocated_gpus, end_notes, records, rights, safe_open, view
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
@@ -26,6 +26,11 @@ _LATELY = 20  # jobs that have ended, where not all are asked for
 _PROOF = ("root", "dshpc-proof")  # of each start and run: container/jobs.py
 
 
+def _only_user() -> str | None:
+    """Who all users are, where all are one: Slurm knows that one as root."""
+    return os.environ.get("USER") if rights.is_one_id() else None
+
+
 @dataclass
 class JobReader:
     """`work` is the work folder, in whose folder `jobs` the workspaces lie."""
@@ -37,6 +42,7 @@ class JobReader:
     limits: Limits = field(default_factory=Limits)  # of `all`, and what else was left out
     uses: Uses = field(default_factory=Uses)
     left_out: Mapping[str, int] = field(default_factory=dict)  # user -> jobs that `all` has not
+    only_user: str | None = field(default_factory=_only_user)
 
     def known(self, *numbers: int) -> tuple[SlurmJob, ...]:
         """What slurmctld has, of some jobs or of all; raises DshpcError where it does not answer."""
@@ -101,11 +107,15 @@ class JobReader:
         return sorted(found.values(), key=view.in_order)
 
     def _of_known(self, job: SlurmJob, why: str | None = None) -> View:
-        one = view.of_known(job, self.record_of(job), self.places, why)
+        one = self._named(view.of_known(job, self.record_of(job), self.places, why))
         return self._with_notes(one, job) if job.has_ended else one
 
     def _of_ended(self, job: Ended) -> View:
-        return self._with_notes(view.of_ended(job, self.record_of(job), self.places), job)
+        one = self._named(view.of_ended(job, self.record_of(job), self.places))
+        return self._with_notes(one, job)
+
+    def _named(self, one: View) -> View:
+        return replace(one, user=self.only_user) if self.only_user and one.uid == 0 else one
 
     def _with_notes(self, one: View, job: SlurmJob | Ended) -> View:
         if job.uid is None or job_states.is_group(one.id):

@@ -315,6 +315,12 @@ class Project:
         """Path in the project folder -> SHA-256 of the new text that was last rejected for it."""
         return {str(path): str(digest) for path, digest in self.read_json(REJECTED).items()}
 
+    @property
+    def in_force(self) -> dict[str, str]:
+        """What the cluster came to where nobody chose, by the setting's name."""
+        runtime = self.runtime()
+        return {"home": "host" if runtime.get("homes") else "kept"} if runtime else {}
+
     def with_homes(self, settings: Settings) -> Settings:
         """With what this cluster sees of the machine: folders above users' homes, and toolkits."""
         # Written twice: by one damaged file no home goes out of the sight of jobs

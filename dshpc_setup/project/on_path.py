@@ -17,13 +17,15 @@ SLURM = tuple(sorted(EXEC_COMMANDS - {"exec", "shell"}))
 MARK = "Made by dsHPC setup"
 """What stands in the second line of each of our files, and in no other."""
 _MOST = 200  # bytes: two lines
+_ON_PATH = 'case ":$PATH:" in *":${0%/*}:"*) export DSHPC_ON_PATH=yes ;; esac\n'
 
 
 def wrapper(dshpc: str, command: str, variable: str, folder: str | None) -> str:
     """A program that runs `dshpc COMMAND` in its place: with its arguments, streams, signals and exit code.
 
     `variable` is set to the folder for it, unless the caller has set it: DSHPC_DIR means that cluster from
-    anywhere, DSHPC_DEFAULT_DIR where the caller stands in no project.
+    anywhere, DSHPC_DEFAULT_DIR where the caller stands in no project. Advice then names `dshpc` as it was
+    typed (terminal/command_names.py), where that is on the PATH.
     """
     words = [shlex.quote(dshpc), *([command] if command != "dshpc" else [])]
     chosen = (
@@ -31,7 +33,7 @@ def wrapper(dshpc: str, command: str, variable: str, folder: str | None) -> str:
         if folder is not None
         else ""
     )
-    return f'#!/bin/sh\n# {MARK}\n{chosen}exec {" ".join(words)} "$@"\n'
+    return f'#!/bin/sh\n# {MARK}\n{_ON_PATH}{chosen}exec {" ".join(words)} "$@"\n'
 
 
 @dataclass

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shlex
+from collections.abc import Mapping, Sequence
 
 from dshpc_setup.errors import DshpcError, Fix
-from dshpc_setup.project import trust, writers
+from dshpc_setup.project import known, trust, writers
 from dshpc_setup.project.trust import OWN
+
+_MOST = 3  # clusters that are named
 
 
 def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
@@ -19,10 +23,24 @@ def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
         f"No folder there holds {OWN}, which configure-environment makes.",
         (
             "Go to the folder where you ran configure-environment, or run it here.",
-            Fix("Or say once which one you mean", "dshpc use DIR", step="alternative"),
+            *(
+                Fix("Or say once which one you mean", f"dshpc use {each}", step="alternative")
+                for each in _to_choose(os.environ)
+            ),
             "Or name that folder in the environment variable DSHPC_DIR.",
         ),
     )
+
+
+def _to_choose(environ: Mapping[str, str]) -> list[str]:
+    """The clusters that this user has set up, else the one of the checkout whose `dshpc` was typed."""
+    launcher = environ.get("DSHPC_COMMAND")
+    beside = [os.path.dirname(launcher)] if launcher else []
+    for folders in (known.clusters(environ), beside):
+        there = [each for each in folders if trust.judged(os.path.realpath(each)).runtime]
+        if there:
+            return [shlex.quote(each) for each in there[:_MOST]]
+    return ["DIR"]
 
 
 def unsafe(folder: str, fault: trust.Fault) -> DshpcError:

@@ -92,9 +92,7 @@ def _never(job: Request) -> str | None:
         all_needed and "(failed)" in job.dependency
     ):
         asked = re.sub(r"\(\w+\)", "", job.dependency) or "its dependency"
-        return (
-            f"what it waits for can no longer happen: {asked}; give it up: dshpc scancel {job.id}"
-        )
+        return f"what it waits for can no longer happen: {asked}; cancel it: dshpc scancel {job.id}"
     return None
 
 

@@ -15,7 +15,7 @@ from dshpc_setup.terminal.sanitize import harmless
 # Our commands where a sentence names them, and not where they are part of a path or a name
 _OURS = re.compile(
     r"(?<![\w./-])(?:configure-environment(?![\w-])"
-    rf"|dshpc(?= (?:{'|'.join(sorted(COMMANDS | EXEC_COMMANDS))})\b))"
+    rf"|dshpc(?= (?:(?:{'|'.join(sorted(COMMANDS | EXEC_COMMANDS))})\b|\.\.\.)))"
 )
 
 
@@ -50,25 +50,30 @@ def as_called(text: str) -> str:
     commands no terminal.
     """
     text = _in_engines_words(text)
-    return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), harmless(text))
+    whole, by_path = "cd " in text, "sudo " in text  # sudo has a PATH of its own
+    return _OURS.sub(lambda found: _called(found[0], whole=whole, by_path=by_path), harmless(text))
 
 
-def _called(name: str, *, whole: bool = False) -> str:
+def _called(name: str, *, whole: bool = False, by_path: bool = False) -> str:
     """The command's name, or its path beside the launcher; `whole`: good from any folder.
 
-    A relative path is for who stands in the launcher's folder, or a step below or above; `../var/x/dshpc`
-    is nothing that anybody has typed.
+    Who has typed `dshpc`, as it is on the PATH, types that again; configure-environment is not beside it
+    there. A relative path is for who stands in the launcher's folder, or a step below or above;
+    `../var/x/dshpc` is nothing that anybody has typed.
     """
     launcher = os.environ.get("DSHPC_COMMAND")
     if not launcher:
         return name
+    if os.environ.get("DSHPC_ON_PATH") and not by_path:
+        return "dshpc configure" if name == "configure-environment" else name
     path = os.path.join(os.path.dirname(launcher), name)
     try:
         # In the container we stand elsewhere than who called
         relative = os.path.relpath(path, os.environ.get("DSHPC_HERE") or None)
     except FileNotFoundError:  # the folder that we stand in was removed
         whole, relative = True, path
-    if whole or (relative not in (name, f"../{name}") and relative.startswith("../")):
+    far = relative not in (name, f"../{name}") and relative.startswith("../")
+    if whole or far or path == f"/{relative}":
         return shlex.quote(path)
     return shlex.quote(relative if "/" in relative else f"./{relative}")
 

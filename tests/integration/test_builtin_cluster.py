@@ -188,6 +188,12 @@ def test_jobs_have_gpus_and_files_belong_to_the_caller(user: User) -> None:
     for name in ("0.txt", "1.txt"):
         assert (user.folder / "work" / name).stat().st_uid == user.uid
     assert user.run("dshpc", "srun", "sh", "-c", "exit 3").code == 3
+    # Where all users are one, too, a batch job has that user's home, and the list does not say root
+    homes = [
+        user.dshpc(*words, "printenv", "HOME") for words in (("srun",), ("run", "--wait", "--"))
+    ]
+    assert homes[0] == homes[1]
+    assert " USER " not in user.dshpc("job", "list")
 
 
 def test_which_engine_it_is_is_told(user: User) -> None:

@@ -157,6 +157,7 @@ def test_links_from_elsewhere_lead_to_the_checkout(checkout: Checkout, tmp_path:
     report = Outcome(done.returncode, done.stdout, done.stderr).report
     assert report["cwd"] == str(tmp_path)
     assert report["argv"] == ["x"]
+    assert "DSHPC_ON_PATH" not in str(report["environ"])
     by_path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["sh", "-c", "absolute y"],
@@ -166,7 +167,9 @@ def test_links_from_elsewhere_lead_to_the_checkout(checkout: Checkout, tmp_path:
         timeout=60,
         check=False,
     )
-    assert Outcome(done.returncode, done.stdout, done.stderr).report["argv"] == ["y"]
+    report = Outcome(done.returncode, done.stdout, done.stderr).report
+    assert report["argv"] == ["y"]
+    assert "'DSHPC_ON_PATH': 'yes'" in str(report["environ"])  # advice names it as it was typed
 
 
 @pytest.fixture

@@ -49,6 +49,16 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 # Help
 
 
+def test_the_usage_names_arguments_as_the_man_pages_do(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, usage in (
+        (["job", "cancel"], "dshpc job cancel [OPTIONS] ID...\n"),
+        (["run"], "dshpc run [OPTIONS] -- COMMAND [ARGUMENT]...\n"),
+        (["job", "show"], "dshpc job show [OPTIONS] ID\n"),
+    ):
+        assert cli.run(words, "dshpc") == 64
+        assert f"Usage: {usage}" in capsys.readouterr().err
+
+
 def test_the_help_names_real_commands_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(passed_on.PASSED_ON) == EXEC_COMMANDS
     known = {each.name or each.callback.__name__ for each in app.app.registered_commands
@@ -323,9 +333,23 @@ def test_a_launcher_beside_our_folder_is_named_by_its_whole_path(
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     assert command_names.dshpc_command() == f"'{tmp_path}/a b/dshpc'"
-    monkeypatch.setenv("DSHPC_HERE", "/tmp")
     monkeypatch.setenv("DSHPC_COMMAND", "/var/x/dshpc")
-    assert command_names.as_called("dshpc up") == "/var/x/dshpc up"
+    for here in ("/tmp", "/"):
+        monkeypatch.setenv("DSHPC_HERE", here)
+        assert command_names.as_called("dshpc up") == "/var/x/dshpc up"
+
+
+def test_who_typed_a_command_of_the_path_is_told_to_type_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
+    monkeypatch.setenv("DSHPC_ON_PATH", "yes")
+    assert command_names.as_called("dshpc up") == "dshpc up"
+    assert command_names.as_called("cd /p && dshpc up") == "cd /p && dshpc up"
+    assert command_names.as_called("configure-environment --yes") == "dshpc configure --yes"
+    # sudo's PATH is another one
+    assert command_names.as_called("`sudo dshpc doctor`") == "`sudo /opt/s/dshpc doctor`"
+    assert command_names.as_called("as root: sudo dshpc ...") == "as root: sudo /opt/s/dshpc ..."
 
 
 def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(

@@ -145,6 +145,8 @@ def test_what_speaks_to_people_knows_their_clock_and_how_we_are_called(
     monkeypatch.setattr(os, "getcwd", lambda: "/w/sub")
     found = exec_caller.for_people({"DSHPC_COMMAND": "/w/dshpc"})
     assert found == ["DSHPC_UTC_OFFSET_S=-18000", "DSHPC_COMMAND", "DSHPC_HERE=/w/sub"]
+    on_path = {"DSHPC_COMMAND": "/w/dshpc", "DSHPC_ON_PATH": "yes"}
+    assert exec_caller.for_people(on_path) == [*found, "DSHPC_ON_PATH"]
     monkeypatch.setattr(os, "getcwd", lambda: "/w/\udcff")
     offset = ["DSHPC_UTC_OFFSET_S=-18000"]
     assert exec_caller.for_people({"DSHPC_COMMAND": "/w/dshpc"}) == offset

@@ -250,3 +250,16 @@ def test_what_a_user_has_made_of_the_home_stays(paths: Paths, tmp_path: Path) ->
 def test_roots_home_is_kept_too() -> None:
     image = PASSWD.replace(accounts.ROOTS, "/root")
     assert accounts.merge(image, GROUP, []).passwd == PASSWD
+
+
+def test_where_all_are_one_root_has_that_users_home(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a batch job had another $HOME than srun."""
+    monkeypatch.setattr("dshpc_setup.jobs.rights.is_one_id", lambda: True)
+    for _ in range(2):
+        users.add(paths, User(os.getuid() or 1000, os.getgid(), "ada"))
+        lines = (tmp_path / "etc/passwd").read_text().splitlines()
+        assert {line.split(":")[5] for line in lines if line.startswith(("root:", "ada:"))} == {
+            f"{HOMES}/ada"
+        }

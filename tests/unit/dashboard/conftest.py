@@ -301,6 +301,9 @@ class FakeSource:
     def settings(self) -> tuple[Settings, tuple[Overruled, ...]]:
         return load(flags={"simulate": "h100:2"}, env={}), ()
 
+    def in_force(self) -> dict[str, str]:
+        return {"home": "host"}
+
     def differences(self) -> Differences:
         self._may_fail()
         return self.told_differences

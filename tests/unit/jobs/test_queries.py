@@ -96,6 +96,23 @@ def test_list(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[s
     assert "train" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_where_all_users_are_one_a_job_is_that_users(
+    alone: bool,
+    play: Callable[[Answers], Played],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slurm knows that one as root there."""
+    monkeypatch.setenv("USER", "ada")
+    monkeypatch.setattr("dshpc_setup.jobs.rights.is_one_id", lambda: alone)
+    play(lambda _: (0, queue(item(user_id=0, user_name="root"))))
+    assert job_verbs.main(["list", "--work", "/w"]) == 0
+    assert ("root" in capsys.readouterr().out) is not alone
+    assert job_verbs.main(["show", "17", "--work", "/w"]) == 0
+    assert f"Job 17 (train) of {'ada' if alone else 'root'}" in capsys.readouterr().out
+
+
 def test_a_queue_that_is_too_long_for_one_answer_is_listed_in_part(
     play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +175,20 @@ def test_show(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("Job 17 (train) of me: running\n")
     assert job_verbs.main(["show", "5", "--work", "/w"]) == 0
     assert capsys.readouterr().out.startswith("Job 5 (old) of me: failed: exit code 3\n")
+
+
+def test_the_log_of_another_users_job_is_called_theirs(
+    play: Callable[[Answers], Played], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not forgotten: its workspace, in which the log lies, can be entered by that user alone."""
+    plain = over("COMPLETED", 0, user_id=1000, standard_output="", current_working_directory="")
+    play(lambda _: (0, queue(plain)))
+    monkeypatch.setattr("os.getuid", lambda: 1001)
+    with pytest.raises(DshpcError, match="the job belongs to me"):
+        job_verbs.main(["logs", "17", "--work", "/w"])
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    with pytest.raises(DshpcError, match="not known where"):
+        job_verbs.main(["logs", "17", "--work", "/w"])
 
 
 @pytest.mark.parametrize(("array", "name"), [("", "17"), ("ArrayJobId=17 ArrayTaskId=1 ", "17_1")])

@@ -363,6 +363,16 @@ def test_durations(seconds: float, text: str) -> None:
             "it waits for other jobs: afterok:5",
         ),
         ("ReqNodeNotAvail, UnavailableNodes:x", {}, "the node that it asks for is not available"),
+        (
+            "AssocGrpGRES",
+            {},
+            "a limit of accounting holds it (AssocGrpGRES): dshpc sacctmgr show assoc",
+        ),
+        (
+            "QOSMaxGRESPerUser",
+            {},
+            "a limit of accounting holds it (QOSMaxGRESPerUser): dshpc sacctmgr show qos",
+        ),
         ("Odd\x1bOne", {}, "Slurm's reason is Odd?One"),
     ],
 )

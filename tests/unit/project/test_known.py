@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.project import known
+from dshpc_setup.project import known, refusals
 
 
 @pytest.fixture
@@ -101,3 +101,23 @@ def test_whatever_stands_in_the_files(
     env = {"XDG_STATE_HOME": str(folder)}
     assert all(each.startswith("/") for each in known.clusters(env))
     known.elsewhere("/", env)
+
+
+def test_where_there_is_none_those_are_named_that_can_be_chosen(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own clusters, else that of the checkout whose launcher was typed."""
+    for name, value in {**env, "DSHPC_COMMAND": f"{tmp_path}/co/dshpc"}.items():
+        monkeypatch.setenv(name, value)
+
+    def told() -> list[str]:
+        steps = refusals.no_project("/tmp", ()).resolution
+        return [step.partition(": ")[2] for step in steps if "dshpc use" in step]
+
+    assert told() == ["dshpc use DIR"]
+    there = project(tmp_path / "co")
+    assert told() == [f"dshpc use {there}"]
+    a = project(tmp_path / "a b")
+    known.remember(a, env)
+    known.remember(str(tmp_path / "gone"), env)
+    assert told() == [f"dshpc use '{a}'"]

@@ -15,10 +15,11 @@ def test_a_wrapper_knows_its_cluster_unless_the_caller_names_one() -> None:
     lines = text.splitlines()
     assert lines[0] == "#!/bin/sh"
     assert on_path.MARK in lines[1]
-    words = shlex.split(lines[2])
+    assert lines[2].startswith("case ")
+    words = shlex.split(lines[3])
     assert words[-1] == "DSHPC_DEFAULT_DIR=/a b/it's"
     assert words[:5] == ["[", "-n", "${DSHPC_DEFAULT_DIR:-}", "]", "||"]
-    assert lines[3:] == ["export DSHPC_DEFAULT_DIR", 'exec /r/dshpc sbatch "$@"']
+    assert lines[4:] == ["export DSHPC_DEFAULT_DIR", 'exec /r/dshpc sbatch "$@"']
 
 
 def test_without_a_cluster_nothing_is_said_of_one() -> None:
