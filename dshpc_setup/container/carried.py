@@ -124,7 +124,10 @@ def _marked(place: Workspace, user: int, job: str, node: str) -> bool:
                 seen = os.stat(place.name, dir_fd=user, follow_symlinks=False)
                 if not os.path.samestat(seen, os.fstat(made)):
                     raise FileNotFoundError(2, os.strerror(2), place.path)
-                safe_open.replace(job, node, marks)
+                try:
+                    safe_open.replace(job, node, marks)
+                except OSError:  # a disk that is full takes an empty one: the job is told then
+                    os.close(safe_open.new_file(job, marks))
     finally:
         os.close(made)
     return True

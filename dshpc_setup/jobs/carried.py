@@ -56,7 +56,8 @@ def begin(at: OwnWorkspace, run: str) -> str | None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(FOLDER, 0o700, dir_fd=at.own)
     with safe_open.opened(FOLDER, at.own) as marks:
-        safe_open.replace(f"{run}.{PID}", f"{os.getpid()}\n", marks)
+        with contextlib.suppress(OSError):  # the disk is full, which the step tells
+            safe_open.replace(f"{run}.{PID}", f"{os.getpid()}\n", marks)
         until, seen = time.monotonic() + _COMES_S, 0
         while time.monotonic() < until:
             if (changed := _changed(f"{run}.{COMING}", marks)) != seen:
@@ -65,7 +66,7 @@ def begin(at: OwnWorkspace, run: str) -> str | None:
                 with open(
                     safe_open.file(f"{run}.{REFUSED}", marks, None), encoding="utf-8"
                 ) as file:
-                    return file.read(4096)
+                    return file.read(4096) or "its workspace could not be written on this node."
             if _is_there(f"{run}.{GO}", marks):
                 return None
             time.sleep(_POLL_S)
@@ -239,7 +240,11 @@ class Step:
         except OSError as error:
             self._fails("its workspace", "", error)
         if self.failed:
-            self._mark(REFUSED, self.failed)
+            self.send.mark("failed", self.failed.encode(errors="replace"))
+            try:
+                self._mark(REFUSED, self.failed)
+            except OSError:
+                self._mark(REFUSED)
         self.send.mark("ready")
 
     def _fails(self, what: str, path: str, error: OSError) -> None:

@@ -101,6 +101,7 @@ class _Carrier:
         self.events: queue.Queue[FarStep] = queue.Queue()
         self.nodes = [FarStep(cargo, name, self.events) for name in nodes]
         self.noted = 0.0
+        self.log_from = cargo.log_size()
         self.has_gone = False  # the launcher may begin
         self.is_stopped = False  # from outside, as the job is gone
         self.is_mixed = False  # the job has nodes with the work folder, too
@@ -175,6 +176,8 @@ class _Carrier:
         for node in self.nodes if self.has_gone else ():
             if node in lost or node.trouble:
                 self._say_lost(node)
+            elif node.failed and self.cargo.log_size() == self.log_from:
+                self._say(node.failed)  # the launcher has no room there for its words
         self._note(last=True)
         self._mark(BACK)
         until = time.monotonic() + _ENDS_S  # who waits for it has seen it then
@@ -231,11 +234,11 @@ class _Carrier:
             if when
             else f"what it wrote on {node.node}"
         )
-        why = f": {node.why}" if node.why else ""
+        self._say(f"{what} did not come back{f': {node.why}' if node.why else ''}.")
+
+    def _say(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            self.cargo.write_log(
-                f"dshpc: {what} did not come back{why}.\n".encode(errors="replace")
-            )
+            self.cargo.write_log(f"dshpc: {text}\n".encode(errors="replace"))
 
     def _note(self, *, last: bool = False) -> None:
         """What is back of each node, for `dshpc job show`."""

@@ -39,6 +39,7 @@ class FarStep(threading.Thread):
         super().__init__(daemon=True, name=node)
         self.cargo, self.node, self.events = cargo, node, events
         self.is_ready = self.is_done = self.is_final = self.is_lost = False
+        self.failed = ""  # why not all could be written there
         self.refused = ""  # why what was to go there could not be read
         self.strange = ""  # what it has said that is none of ours
         self.trouble: str = before.trouble if before else ""
@@ -128,7 +129,9 @@ class FarStep(threading.Thread):
         elif word == "done":
             self.is_done = True
         elif word == "left":
-            self.trouble = sanitize.plain(text.decode("utf-8", "replace"))[:_MOST_TROUBLE]
+            self.trouble = _shown(text)
+        elif word == "failed":
+            self.failed = _shown(text)
         elif word == "round":
             self.back = time.time()
             self.writer.finish()
@@ -222,3 +225,7 @@ class FarStep(threading.Thread):
         if is_of_others and head.kind == parcels.FOLDER:
             self.beside.add(path)
         return is_of_others
+
+
+def _shown(text: bytes) -> str:
+    return sanitize.plain(text.decode("utf-8", "replace"))[:_MOST_TROUBLE]

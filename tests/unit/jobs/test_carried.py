@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.jobs import carried, parcels
+from dshpc_setup.jobs import carried, parcels, safe_open
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 
 RUN = "17-0"
@@ -158,6 +158,29 @@ def test_what_cannot_be_written_there_is_told_to_the_launcher(there: There) -> N
     there.send.mark("filled", b"0")
     there.until("ready")
     assert "could not be written on this node: link/x" in there.mark("refused").read_text()
+
+
+def test_a_disk_that_is_full_is_told_by_an_empty_file_and_to_the_other_side(
+    there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.until("new")
+    replace = safe_open.replace
+
+    def no_room(name: str, text: str, at: int) -> None:
+        if text:
+            raise OSError(28, "No space left on device")
+        replace(name, text, at)
+
+    monkeypatch.setattr(safe_open, "replace", no_room)
+    there.send.text("in", b"1")
+    there.send.mark("filled", b"0")
+    said = b"its workspace could not be written on this node: No space left on device."
+    assert there.until("ready") == [(parcels.MARK, "failed", said)]
+    assert there.mark("refused").read_text() == ""
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    own = os.open(there.folder / ".job", flags)
+    at = OwnWorkspace(str(there.folder), os.open(there.folder, flags), own)
+    assert carried.begin(at, RUN) == "its workspace could not be written on this node."
 
 
 def test_another_tasks_files_stay_as_they_are(there: There) -> None:
