@@ -9,10 +9,21 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
+import time
 from collections.abc import Iterator
 
 from dshpc_setup.files.storage import read_text, replace_text
-from dshpc_setup.jobs import carried, removal, rights, safe_open, workspace, workspace_folders
+from dshpc_setup.jobs import (
+    carried,
+    environments,
+    images,
+    removal,
+    rights,
+    safe_open,
+    workspace,
+    workspace_folders,
+)
 from dshpc_setup.jobs.workspace import JOBS, OWN, Workspace
 from dshpc_setup.slurm.paths import Paths
 
@@ -23,7 +34,7 @@ _TRIES = 20
 
 def prepare(paths: Paths, work: str, node: str) -> int:
     """At a start, when no job runs here: how many workspaces an end without an epilog has left, and are gone
-    now. Afterwards jobs find where theirs come to."""
+    now, as are environments and images of long ago. Afterwards jobs find where theirs come to."""
     removed = 0
     with contextlib.suppress(OSError), safe_open.opened(f"{work}/{JOBS}") as jobs:
         for name in os.listdir(jobs):
@@ -36,12 +47,26 @@ def prepare(paths: Paths, work: str, node: str) -> int:
 def _swept(work: str, uid: int, node: str) -> int:
     count = 0
     with contextlib.suppress(OSError), workspace.user_opened(work, uid) as user, _as(uid, user):
+        for folder in (environments.FOLDER, images.FOLDER):
+            with contextlib.suppress(OSError), safe_open.opened(folder, user) as copies:
+                environments.clean(copies, time.time() - environments.UNUSED_S)
         for name in os.listdir(user):
             place = workspace.of_path(work, f"{workspace.of_user(work, uid)}/{name}")
             if place is not None and _came_to(place) == {node}:
-                removal.discard(name, user)
-                count += 1
+                count += _removed(place, user)
     return count
+
+
+def _removed(place: Workspace, user: int) -> bool:
+    """Whether it is gone; see `end` for what stays."""
+    with place.opened() as here, place.own() as own, safe_open.opened(carried.FOLDER, own) as marks:
+        jobs = [name for name in os.listdir(marks) if name.isdecimal()]
+        if not any(_was_carried(marks, job) for job in jobs) and _holds_something(here):
+            for job in jobs:
+                os.unlink(job, dir_fd=marks)
+            return False
+    removal.discard(place.name, user)
+    return True
 
 
 def _came_to(place: Workspace) -> set[str]:
@@ -99,14 +124,18 @@ def _marked(place: Workspace, user: int, job: str, node: str) -> bool:
                 seen = os.stat(place.name, dir_fd=user, follow_symlinks=False)
                 if not os.path.samestat(seen, os.fstat(made)):
                     raise FileNotFoundError(2, os.strerror(2), place.path)
-                safe_open.replace(job, node, marks)
+                try:
+                    safe_open.replace(job, node, marks)
+                except OSError:  # a disk that is full takes an empty one: the job is told then
+                    os.close(safe_open.new_file(job, marks))
     finally:
         os.close(made)
     return True
 
 
 def end(paths: Paths, job: str, uid: int, folder: str) -> None:
-    """Nothing of the job's is left; its workspace goes with the last job that is in it."""
+    """Nothing of the job's is left; its workspace goes with the last job that is in it. What nobody has
+    carried stays, as of any job of sbatch's: one that was told to run in the workspace of another."""
     place = _place(_told(paths)[0], uid, folder)
     if place is None or not _NUMBER.fullmatch(job):
         return
@@ -119,11 +148,26 @@ def end(paths: Paths, job: str, uid: int, folder: str) -> None:
         safe_open.opened(carried.FOLDER, own) as marks,
     ):
         fcntl.flock(marks, fcntl.LOCK_EX)
+        is_lost = not _was_carried(marks, job) and _holds_something(here)
         for name in os.listdir(marks):
             if name == job or name.startswith(f"{job}-"):
                 os.unlink(name, dir_fd=marks)
-        if not any(name.isdecimal() for name in os.listdir(marks)):
+        if not is_lost and not any(name.isdecimal() for name in os.listdir(marks)):
             removal.discard(place.name, user)
+
+
+def _was_carried(marks: int, job: str) -> bool:
+    """Whether a launcher of ours, or who carries, has been there."""
+    return any(name.startswith(f"{job}-") for name in os.listdir(marks))
+
+
+def _holds_something(here: int) -> bool:
+    """Beside what we make: the log of a job that never began is empty."""
+    for name in os.listdir(here):
+        seen = os.stat(name, dir_fd=here, follow_symlinks=False)
+        if name != OWN and not (stat.S_ISREG(seen.st_mode) and not seen.st_size):
+            return True
+    return False
 
 
 def _told(paths: Paths) -> tuple[str, str]:

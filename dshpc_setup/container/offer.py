@@ -58,6 +58,7 @@ def offer(candidate: Candidate, seen: Seen, node: str, listed: Sequence[SlurmGpu
         own_work=seen.plan.own_work,
         carried_work=seen.plan.carried_work,
         owner=seen.plan.owner,
+        processor=seen.facts.platform.arch or "",
         max_array=int(longest)
         if re.fullmatch(r"[0-9]{1,7}", longest)
         else SHIPPED.defaults.array_size,

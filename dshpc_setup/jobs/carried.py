@@ -8,6 +8,7 @@ the folder `carried` of `.job`: JOB (made by the node before the job), and of ea
     refused    why nothing came                           pid       the launcher's
     done       the program has ended                      back      all has gone back
     request    what it says there, for a launcher that has the work folder
+    coming     changed while something comes          room      kept free to say that the disk is full
 """
 
 from __future__ import annotations
@@ -22,21 +23,24 @@ import threading
 import time
 
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import own_workspace, parcels, safe_open
+from dshpc_setup.jobs import kept_copies, own_workspace, parcels, safe_open
 from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.workspace import JOB, LOG, OWN, REQUEST, of_task
+from dshpc_setup.terminal import sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 FOLDER = "carried"
 PROGRAM = "/usr/local/lib/dshpc/carried"
 GO, REFUSED, PID, DONE, BACK, LIST = "go", "refused", "pid", "done", "back", "list"
-REQUEST_THERE = "request"
+REQUEST_THERE, COMING, _ROOM = "request", "coming", "room"
 _COMES_S, _BACK_S = 900.0, 3600.0
 _TICK_S, _POLL_S = 0.5, 0.1
+_COMING_S = 10.0
+_ROOM_BYTES = 1 << 16
 _ROUND_S, _LAST_ROUNDS_S = 20.0, 2.0  # between two; and once the job is told to end
 _SMALL = 16 << 20  # what goes back while the job runs; the rest at its end
 _QUIET_NS = 2_000_000_000  # so long has nobody written in it
@@ -52,20 +56,23 @@ def begin(at: OwnWorkspace, run: str) -> str | None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(FOLDER, 0o700, dir_fd=at.own)
     with safe_open.opened(FOLDER, at.own) as marks:
-        safe_open.replace(f"{run}.{PID}", f"{os.getpid()}\n", marks)
-        until = time.monotonic() + _COMES_S
+        with contextlib.suppress(OSError):  # the disk is full, which the step tells
+            safe_open.replace(f"{run}.{PID}", f"{os.getpid()}\n", marks)
+        until, seen = time.monotonic() + _COMES_S, 0
         while time.monotonic() < until:
+            if (changed := _changed(f"{run}.{COMING}", marks)) != seen:
+                until, seen = time.monotonic() + _COMES_S, changed
             if _is_there(f"{run}.{REFUSED}", marks):
                 with open(
                     safe_open.file(f"{run}.{REFUSED}", marks, None), encoding="utf-8"
                 ) as file:
-                    return file.read(4096)
+                    return file.read(4096) or "its workspace could not be written on this node."
             if _is_there(f"{run}.{GO}", marks):
                 return None
             time.sleep(_POLL_S)
     return (
-        f"its workspace did not come to this node within {_COMES_S / 60:.0f} minutes. See what the "
-        "controller's machine says: dshpc logs"
+        f"its workspace did not come to this node: nothing has come for {_COMES_S / 60:.0f} minutes. See "
+        "what the controller's machine says: dshpc logs"
     )
 
 
@@ -93,6 +100,13 @@ def _is_there(name: str, at: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _changed(name: str, at: int) -> int:
+    try:
+        return os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 # The step's part
@@ -150,8 +164,10 @@ class Step:
         self.events: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self.known: dict[str, tuple[int, ...]] = {}
         self.base = self.offset = 0  # bytes of the log: there before this run, and sent
-        self.is_known = _is_there(f"{run}.{LIST}", marks)
+        self.is_known = self.is_filled = _is_there(f"{run}.{LIST}", marks)
         self.failed = ""
+        self.came = 0  # things, so far
+        self.writing = threading.Lock()
         self.has_told = self.is_last = self.is_final = False
 
     def run(self) -> int:
@@ -160,17 +176,30 @@ class Step:
         if self.is_known:
             self.send.mark("known", str(self.base).encode())
         else:
+            with contextlib.suppress(OSError):
+                self._mark(_ROOM, " " * _ROOM_BYTES)
             self.send.mark("new")
+        above = safe_open.folder("..", self.at.folder)
+        self.copies = kept_copies.Copies(above)
         threading.Thread(target=self._receive, daemon=True).start()
-        next_round = time.monotonic() + _ROUND_S
         if self.is_known:
             self.send.mark("ready")
+        try:
+            return self._rounds()
+        finally:
+            with self.writing:
+                self.failed = self.failed or "it has ended"  # nothing more is written
+                self.copies.drop()
+
+    def _rounds(self) -> int:
+        next_round, noted = time.monotonic() + _ROUND_S, 0.0
+        came = 0
         while True:
             word, text = self._event()
             if word == "bye":
                 self._mark(BACK)
                 return 0
-            if word == "lost":
+            if word == "lost" or (self.told and not self.is_filled):
                 return 1
             self._heard(word, text)
             self._tail()
@@ -178,23 +207,50 @@ class Step:
                 self.has_told = True
                 self.send.mark("done")
             now = time.monotonic()
-            if self.is_last:
+            if not self.is_filled:
+                if self.came != came and now >= noted:
+                    came, noted = self.came, now + _COMING_S
+                    with contextlib.suppress(OSError):
+                        self._mark(COMING)
+            elif self.is_last:
                 self._finish()
             elif now >= next_round or (self.told and next_round > now + _LAST_ROUNDS_S):
                 next_round = self._next_round()
 
     def _heard(self, word: str, text: bytes) -> None:
-        if word == "filled":
-            if self.failed:
-                self._mark(REFUSED, self.failed)
-            self.base = int(text)
-            self.known = {path: state for path, state, _ in self._entries()}
-            self._write_list()
-            self.send.mark("ready")
+        if word == "kept":
+            missing = self.copies.missing(text.decode("ascii", "replace").split("\0"))
+            self.send.mark("wanted", "\0".join(missing).encode())
+        elif word == "filled":
+            self._filled(parcels.number(text))
         elif word in (GO, REFUSED):
             self._mark(word, text.decode("utf-8", "replace"))
         elif word == "end":
             self.is_last = True
+
+    def _filled(self, base: int) -> None:
+        """All has come, or not all: the disk may be full, and who is told so needs room for a few words."""
+        self.base, self.is_filled = base, True
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self.name}.{_ROOM}", dir_fd=self.marks)
+        self.known = {path: state for path, state, _ in self._entries()}
+        try:
+            if not self.failed:
+                self._write_list()
+        except OSError as error:
+            self._fails("its workspace", "", error)
+        if self.failed:
+            self.send.mark("failed", self.failed.encode(errors="replace"))
+            try:
+                self._mark(REFUSED, self.failed)
+            except OSError:
+                self._mark(REFUSED)
+        self.send.mark("ready")
+
+    def _fails(self, what: str, path: str, error: OSError) -> None:
+        where = sanitize.plain(f"{path}: " if path else "")
+        why = f"{what} could not be written on this node: {where}{error.strerror or error}."
+        self.failed = self.failed or why
 
     def _finish(self) -> None:
         if not self.is_final:
@@ -216,28 +272,53 @@ class Step:
 
     def _receive(self) -> None:
         """What comes; a job's other tasks may be here already, and have changed what they had."""
-        writer = parcels.Writer(self.at.folder)
+        workspace = into = parcels.Writer(self.at.folder)
         own = self.name.partition("-")[0]
         with_others = any(name.isdecimal() and name != own for name in os.listdir(self.marks))
         try:
             for head, content in parcels.heads(lambda most: os.read(self.source, most)):
-                if head.kind == parcels.MARK:
-                    if head.path == "filled":
-                        writer.finish()
-                    self.events.put((head.path, b"".join(content())))
-                elif not self.failed and not (with_others and writer.seen(head.path)):
-                    try:
-                        writer.put(head, content)
-                    except parcels.BrokenError:
-                        raise
-                    except OSError as error:
-                        self.failed = (
-                            f"its workspace could not be written on this node: {head.path}: "
-                            f"{error.strerror or error}."
-                        )
+                self.came += 1
+                if head.kind != parcels.MARK:
+                    if into is not workspace or not (with_others and workspace.seen(head.path)):
+                        with self.writing:
+                            self._put(into, head, content)
+                    continue
+                text = b"".join(content())
+                if head.path in ("copy", "copied"):
+                    with self.writing:
+                        into = self._copy(head.path, text.decode("ascii", "replace")) or workspace
+                    continue
+                if head.path == "filled":
+                    workspace.finish()
+                self.events.put((head.path, text))
         except OSError:
             pass  # the other side has ended: another one will come
         self.events.put(("lost", b""))
+
+    def _put(
+        self, into: parcels.Writer, head: parcels.Head, content: Callable[[], Iterator[bytes]]
+    ) -> None:
+        if self.failed:
+            return
+        try:
+            into.put(head, content)
+        except parcels.BrokenError:
+            raise
+        except OSError as error:
+            self.copies.drop()
+            self._fails("its workspace", head.path, error)
+
+    def _copy(self, word: str, name: str) -> parcels.Writer | None:
+        """Where what comes next is written: None where that is the workspace."""
+        try:
+            if word == "copy" and not self.failed:
+                return self.copies.begin(name)
+            self.copies.end(name if not self.failed else "")
+        except parcels.BrokenError:
+            raise
+        except OSError as error:
+            self._fails("its environment or image", name, error)
+        return None
 
     def _has_ended(self) -> bool:
         """Whether the launcher has told so, or is gone."""

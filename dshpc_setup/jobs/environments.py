@@ -105,11 +105,7 @@ def _make(declared: Declared, final: str, at: int, incoming: Incoming, make: Mak
     try:
         into = Path(os.path.dirname(final)) / new
         (make or _maker(declared))(LocalMachine(), declared, into, final, say)
-        with contextlib.suppress(OSError):
-            # Somebody else of ours may have made the same meanwhile
-            if not used(name, at):
-                os.rename(f"{new}/tree", name, src_dir_fd=at, dst_dir_fd=at)
-        os.stat(name, dir_fd=at, follow_symlinks=False)
+        keep(new, name, at)
     finally:
         os.close(handle)
         removal.discard(new, at)
@@ -142,6 +138,15 @@ def new_and_held(at: int) -> tuple[str, int]:
             pass
         os.close(handle)
     raise BlockingIOError(11, os.strerror(11))
+
+
+def keep(new: str, name: str, at: int) -> None:
+    """What was made in the folder `new` gets its name, unless somebody else of ours has made the same
+    meanwhile; raises OSError where it is not there then."""
+    with contextlib.suppress(OSError):
+        if not used(name, at):
+            os.rename(f"{new}/tree", name, src_dir_fd=at, dst_dir_fd=at)
+    os.stat(name, dir_fd=at, follow_symlinks=False)
 
 
 def clean(at: int, before: float) -> None:

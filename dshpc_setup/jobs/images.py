@@ -163,17 +163,10 @@ class _Cache:
                         environments.say(f"image {named}: unpacking it, once")
                         (new / "tree").mkdir(0o700)
                         bundle.make(self._machine, image, new / "tree")
-                        with contextlib.suppress(OSError):
-                            # Somebody else of ours may have unpacked the same meanwhile
-                            if not environments.used(image.digest, self._at):
-                                self._keep(new, image.digest)
-                        os.stat(image.digest, dir_fd=self._at, follow_symlinks=False)
+                        environments.keep(new.name, image.digest, self._at)
                     return image.digest
             except ImageError as error:
                 raise words.told(error, named, processor) from None
-
-    def _keep(self, new: Path, digest: str) -> None:
-        os.rename(f"{new.name}/tree", digest, src_dir_fd=self._at, dst_dir_fd=self._at)
 
     @contextlib.contextmanager
     def _new(self) -> Iterator[Path]:

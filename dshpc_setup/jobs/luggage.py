@@ -2,28 +2,35 @@
 
 Its workspace, and copies in that of what it names elsewhere: the folder that it was submitted in, its
 method, its inputs, the results that it requires. There these lie in the workspace, and its request says so.
+Its environment and its image have the same path there as here, and stay for other jobs of the same user's.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dshpc_setup import resources
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import safe_open
+from dshpc_setup.jobs import safe_open, workspace
 from dshpc_setup.jobs.workspace import JOBS
 
 HERE, METHOD, INPUTS, REQUIRES = "here", ".method", "inputs", "requires"
 # Of the folder that a command was submitted in nobody has said that the job wants all of it
 MOST_HERE, MOST_HERE_BYTES = 1000, 100 << 20
 MOST, MOST_BYTES = 20_000, 4 << 30
+MOST_KEPT, MOST_KEPT_BYTES = (
+    500_000,
+    32 << 30,
+)  # of an environment or an image, which goes there once
 PASSED_OVER = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 
-Why = Literal["environment", "image", "large", "unreadable"]
+Why = Literal["large", "unreadable", "processor"]
+_KEPT = re.compile(r"\.(?:envs|images)/[0-9a-f]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,10 @@ class Piece:
     def is_here(self) -> bool:
         return self.place == HERE
 
+    @property
+    def most(self) -> int:
+        return MOST_KEPT if is_kept(self.place) else MOST_HERE if self.is_here else MOST
+
     def entries(self) -> Iterator[tuple[str, tree.Entry]]:
         """Each thing of it with its place; raises OSError, TooLargeError."""
         with safe_open.above(os.path.realpath(self.source)) as (at, name):
@@ -54,9 +65,8 @@ class Piece:
             own = tree.Entry((name,), at, seen)
             yield self.place, own
             if own.is_folder:
-                most = MOST_HERE if self.is_here else MOST
                 with safe_open.opened(name, at) as top:
-                    for each in tree.entries(top, most, self.passed_over):
+                    for each in tree.entries(top, self.most, self.passed_over):
                         yield f"{self.place}/{each.path}", each
 
 
@@ -95,6 +105,18 @@ def pieces(request: Mapping[str, Any], own: str | None) -> tuple[Piece, ...]:
     return tuple(found)
 
 
+def kept(request: Mapping[str, Any]) -> tuple[Piece, ...]:
+    """Its environment and its image: the place of each is that in the folder of the user's workspaces."""
+    top = f"{workspace.of_user(str(request.get('work')), os.getuid())}/"
+    named = (request.get(key) for key in ("environment", "image"))
+    paths = (path for path in named if isinstance(path, str) and path.startswith(top))
+    return tuple(Piece(path, path[len(top) :]) for path in paths if is_kept(path[len(top) :]))
+
+
+def is_kept(place: str) -> bool:
+    return _KEPT.fullmatch(place) is not None
+
+
 def moved(request: Mapping[str, Any], taken: Sequence[Piece], folder: str) -> dict[str, Any]:
     """The request as it is there: each path of a piece is one in the workspace `folder`."""
     longest_first = sorted(taken, key=lambda each: len(each.source), reverse=True)
@@ -114,12 +136,9 @@ def moved(request: Mapping[str, Any], taken: Sequence[Piece], folder: str) -> di
 
 def refused(request: Mapping[str, Any], own: str | None) -> Refused | None:
     """Why it cannot be carried; None where it can. `own` is measured, too, where there is one."""
-    for key in ("environment", "image"):
-        if request.get(key):
-            return Refused("environment" if key == "environment" else "image")
     count = size = 0
     mine = (Piece(own, "."),) if own is not None else ()
-    for piece in (*mine, *pieces(request, own)):
+    for piece in (*mine, *pieces(request, own), *kept(request)):
         here_size = here_count = 0
         try:
             for _, entry in piece.entries():
@@ -130,14 +149,15 @@ def refused(request: Mapping[str, Any], own: str | None) -> Refused | None:
         except ValueError:  # no path
             return Refused("unreadable", repr(piece.source))
         except OSError as error:
-            if piece.place.startswith(
-                f"{REQUIRES}/"
-            ):  # of a workflow's job that has yet to be submitted
+            # Not there yet: of a workflow's job that has yet to be submitted, or in a dry run
+            if piece.place.startswith(f"{REQUIRES}/") or is_kept(piece.place):
                 continue
             return Refused("unreadable", f"{piece.source}: {error.strerror or error}")
-        if piece.is_here and here_size > MOST_HERE_BYTES:
-            return _too_large(piece.source, here_size, MOST_HERE_BYTES)
-        count, size = count + here_count, size + here_size
+        most = MOST_KEPT_BYTES if is_kept(piece.place) else MOST_HERE_BYTES
+        if here_size > most and (piece.is_here or is_kept(piece.place)):
+            return _too_large(piece.source, here_size, most)
+        if not is_kept(piece.place):
+            count, size = count + here_count, size + here_size
     if size > MOST_BYTES:
         return _too_large("workspace and inputs", size, MOST_BYTES)
     return Refused("large", f"{count} files and folders, {MOST} at most") if count > MOST else None

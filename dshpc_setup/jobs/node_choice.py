@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 _ASK_S = 10.0
 _LESS = ("Take less along: submit in a folder with less in it, or give smaller inputs.",)
 _NOT_CARRIED = {
-    "environment": "Its workspace would be carried there, but not its environment, which lies in the work "
-    "folder. What all methods need can be put into the image: dshpc env add",
-    "image": "Its workspace would be carried there, but not its image, which lies in the work folder.",
+    "processor": "Its environment or image is for another processor than the node's, {}.",
     "large": "It is too large to be carried there: {}.",
     "unreadable": "What it takes along cannot be read: {}.",
 }
@@ -54,8 +52,12 @@ def all_of(
             others.append(found)
     uid, named = os.getuid(), _named(asked)
     others = [each for each in others if each.takes(uid) or each.node in named]
-    if any(each.carries for each in others) and asked is not None and _not_carried(asked):
-        others = [replace(each, carried_work="") for each in others]
+    if any(each.carries for each in others) and asked is not None:
+        why = _not_carried(asked)
+        others = [
+            replace(each, carried_work="") if why or _is_foreign(asked, own, each) else each
+            for each in others
+        ]
     count = 1 + len(others)
     without = tuple(each.node for each in others if each.is_apart)
     carriers = tuple(each.node for each in others if each.carries)
@@ -76,13 +78,19 @@ def _not_carried(asked: Request) -> luggage.Refused | None:
     return luggage.refused(asked.to_json(), asked.incoming)
 
 
+def _is_foreign(asked: Request, own: Offer, node: Offer) -> bool:
+    """Whether its environment or image is of no use to the node's processor, where both are known."""
+    has_programs = asked.environment is not None or asked.image is not None
+    return has_programs and len({own.processor, node.processor} - {""}) > 1
+
+
 def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     """Raises DshpcError where the request names a node that is not there, and where no node but one without
     the work folder could take it: workspace and log of a job lie in there."""
     own = offers[0]
     named = _named(asked)
     _refuse_not_the_owner((each for each in offers if each.node in named), os.getuid())
-    _refuse_without_work((each for each in offers if each.node in named), asked)
+    _refuse_without_work((each for each in offers if each.node in named), asked, own)
     if asked.target_nodes:
         asked = replace(asked, node=asked.target_nodes[0])
     if len(offers) == 1 or asked.node == THIS_NODE:
@@ -99,7 +107,7 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     all_able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
     able = [each for each in all_able if not each.is_apart]
     if not able:
-        _refuse_without_work(all_able, asked)
+        _refuse_without_work(all_able, asked, own)
         return max(offers, key=lambda each: len(each.gpus))
     if (asked.resources.nodes or 1) > 1:
         able = _alike(asked, able)
@@ -124,13 +132,17 @@ def _refuse_not_the_owner(offers: Iterable[Offer], uid: int) -> None:
         )
 
 
-def _refuse_without_work(offers: Iterable[Offer], asked: Request) -> None:
+def _refuse_without_work(offers: Iterable[Offer], asked: Request, own: Offer) -> None:
     """Raises DshpcError for the first that has another work folder than the cluster's, and to which this
     job is not carried."""
-    node = next((each.node for each in offers if each.is_apart), None)
-    if node is None:
+    each = next((each for each in offers if each.is_apart), None)
+    if each is None:
         return
-    why = _not_carried(asked)
+    node, why = each.node, _not_carried(asked)
+    if _is_foreign(asked, own, each):
+        from dshpc_setup.jobs import luggage  # imports are counted
+
+        why = luggage.Refused("processor", each.processor)
     raise DshpcError(
         f"Node {gpu_words.shown(node)} could take this job, but has not the work folder of the cluster.",
         _NOT_CARRIED[why.code].format(why.details)

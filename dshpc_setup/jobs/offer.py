@@ -66,6 +66,7 @@ class Offer:
         str, ...
     ] = ()  # all nodes of the cluster that have it not, and do not carry
     carriers: tuple[str, ...] = ()  # all that carry
+    processor: str = ""  # as `uname -m` says it
 
     @property
     def holder(self) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from dshpc_setup.files import tree
 from dshpc_setup.jobs import removal, safe_open
@@ -21,6 +23,8 @@ _BLOCK = 1 << 18
 _MOST_PATH = 1 << 14
 _PART = ".dshpc-carried"
 FOLDER, FILE, LINK, GONE, LOG, MARK = b"d", b"f", b"l", b"x", b"a", b"m"
+# Bytes of each: all but a file's are taken into memory
+_MOST = {FOLDER: 0, FILE: 1 << 62, LINK: 1 << 14, GONE: 0, LOG: 1 << 20, MARK: 1 << 20}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,15 @@ class Head:
 
 
 class BrokenError(OSError):
-    """The other side has ended, or says what is none of ours."""
+    """The other side has ended."""
+
+
+class StrangeError(BrokenError):
+    """The other side says what is none of ours: what of it cannot be."""
+
+    def __init__(self, fault: Literal["kind", "path", "size", "number"], what: str = "") -> None:
+        super().__init__(0, f"the other side says what is none of ours: {fault}", what)
+        self.fault = fault
 
 
 class Sender:
@@ -102,8 +114,12 @@ def heads(read: Callable[[int], bytes]) -> Iterator[tuple[Head, Callable[[], Ite
     while first := read(1):
         raw = first + exactly(read, _HEAD.size - 1)
         kind, mode, when, size, length = _HEAD.unpack(raw)
+        if kind not in _MOST:
+            raise StrangeError("kind")
         if length > _MOST_PATH:
-            raise BrokenError(0, "a path is longer than any")
+            raise StrangeError("path")
+        if size > _MOST[kind]:
+            raise StrangeError("size")
         head = Head(kind, os.fsdecode(exactly(read, length)), mode, when, size)
         content = _content(read, size)
         yield head, lambda content=content: content  # type: ignore[misc]
@@ -131,11 +147,18 @@ def _content(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
 
 
 def parts(path: str) -> tuple[str, ...]:
-    """Raises BrokenError for a path that leads out, and for the folder itself."""
+    """Raises StrangeError for a path that leads out, and for the folder itself."""
     found = tuple(path.split("/"))
     if not path or any(each in ("", ".", "..") for each in found) or "\0" in path:
-        raise BrokenError(0, "a path leads out of the folder", path)
+        raise StrangeError("path", path)
     return found
+
+
+def number(text: bytes) -> int:
+    """What a mark says; raises StrangeError where it is none."""
+    if not re.fullmatch(rb"[0-9]{1,18}", text):
+        raise StrangeError("number")
+    return int(text)
 
 
 class Writer:
@@ -149,11 +172,17 @@ class Writer:
     def put(self, head: Head, content: Callable[[], Iterator[bytes]]) -> None:
         """Raises OSError; the old is there then, or the new."""
         *above, name = parts(head.path)
-        with self._opened(tuple(above), make=head.kind != GONE) as at:
+        if head.kind == GONE:
+            # The folder that it lay in never came here, or has made place for something else
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                self._opened(tuple(above), make=False) as at,
+            ):
+                _remove(name, at)
+            return
+        with self._opened(tuple(above), make=True) as at:
             if head.kind == FOLDER:
                 self._folder(head, name, at)
-            elif head.kind == GONE:
-                _remove(name, at)
             else:
                 self._new(head, name, at, content())
 
@@ -165,13 +194,20 @@ class Writer:
 
     def seen(self, path: str) -> tuple[int, int] | None:
         """Size and time of a file that is there."""
+        found = self._stat(path)
+        return None if found is None else (found.st_size, found.st_mtime_ns)
+
+    def is_folder(self, path: str) -> bool:
+        found = self._stat(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def _stat(self, path: str) -> os.stat_result | None:
         *above, name = parts(path)
         try:
             with self._opened(tuple(above), make=False) as at:
-                found = os.stat(name, dir_fd=at, follow_symlinks=False)
+                return os.stat(name, dir_fd=at, follow_symlinks=False)
         except OSError:
             return None
-        return (found.st_size, found.st_mtime_ns)
 
     def _folder(self, head: Head, name: str, at: int) -> None:
         try:

@@ -158,6 +158,11 @@ def _carried(one: View, made: Mapping[str, Any]) -> list[tuple[str, str | None]]
     """What of it is back from nodes that have not the work folder; its user writes that file, too."""
     nodes = (made.get("carried") or {}).get("nodes")
     rows: list[tuple[str, str | None]] = []
+    carriers = (made.get("request") or {}).get("carriers") or ()
+    for name in one.nodes if one.is_over and not nodes and isinstance(carriers, list) else ():
+        if name in carriers:
+            text = f"nothing went to {name} and back; the log of that machine says why: dshpc logs"
+            rows.append(("Carried", text))
     for name, each in nodes.items() if isinstance(nodes, dict) else ():
         if isinstance(each, dict) and name in one.nodes:
             back, trouble = each.get("back"), each.get("trouble")

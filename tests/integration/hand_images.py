@@ -59,6 +59,20 @@ def layer(members: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
     return made.getvalue()
 
 
+def debian_busybox(top: Path) -> Path:
+    """Debian's, which needs no library, unpacked in that folder."""
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    fetch = ["apt-get", "-q", "download", "busybox-static"]
+    subprocess.run(fetch, cwd=top, check=True, timeout=120, env=env)
+    (package,) = top.glob("*.deb")
+    subprocess.run(["dpkg", "-x", str(package), str(top / "tree")], check=True, timeout=60)
+    return next(
+        each
+        for each in (top / "tree").rglob("busybox")
+        if each.is_file() and os.access(each, os.X_OK)
+    )
+
+
 def busybox(program: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
     """/usr/bin with its programs, and /bin as a link to it."""
     return [

@@ -20,24 +20,13 @@ PACKAGES = {"unsquashfs": "squashfs-tools", "mksquashfs": "squashfs-tools"}
 
 @pytest.fixture(scope="module")
 def busybox(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Debian's, which needs no library."""
-    top = tmp_path_factory.mktemp("busybox")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     if missing := {
         package for program, package in PACKAGES.items() if shutil.which(program) is None
     }:
         install = ["apt-get", "-q", "-y", "--no-install-recommends", "install", *missing]
         subprocess.run(install, check=True, timeout=300, env=env, stdin=subprocess.DEVNULL)
-    subprocess.run(
-        ["apt-get", "-q", "download", "busybox-static"], cwd=top, check=True, timeout=120, env=env
-    )
-    (package,) = top.glob("*.deb")
-    subprocess.run(["dpkg", "-x", str(package), str(top / "tree")], check=True, timeout=60)
-    return next(
-        each
-        for each in (top / "tree").rglob("busybox")
-        if each.is_file() and os.access(each, os.X_OK)
-    )
+    return hand.debian_busybox(tmp_path_factory.mktemp("busybox"))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import hand_images as hand
 from tests.integration.cluster import PREFIX, Cluster, Outcome, command, run, wait_until
 from tests.integration.engines import Engine
 from tests.integration.lan import Member, needs_namespaces, network
@@ -241,6 +242,92 @@ def test_what_cannot_be_carried_is_refused(two: Two) -> None:
     refused(told, "has not the work folder", "200 MiB, 100 MiB at most")
     shown = json.loads(two.in_folder("big", "run", "--dry-run", "--json", "--", "true").stdout)
     assert f"--exclude={NODE}" in shown["sbatch"]
+
+
+def test_an_environment_and_an_image_go_there_once(two: Two, tmp_path: Path) -> None:
+    """The environment is made outside of the machines' network, from which no index is reached."""
+    (tmp_path / "requirements.txt").write_text("cowsay==6.1\n")
+    (tmp_path / "top").mkdir()
+    layers = [hand.layer(hand.busybox(hand.debian_busybox(tmp_path / "top")))]
+    image = hand.archive(tmp_path / "image.tar", hand.docker(layers))
+    cache = {"XDG_CACHE_HOME": str(two.first.top / "cache")}
+    own = f"{two.first.folder}/work/jobs/0"
+
+    def ran(option: str, value: Path, *words: str) -> str:
+        line = command("dshpc", "run", "--wait", "-t", NODE, option, str(value), "--", *words)
+        return run(line, cwd=two.first.folder / "work", env=cache).good().stdout
+
+    def there(folder: str) -> list[str]:
+        words = ("srun", "-w", NODE, "-D", "/", "stat", "-c", "%i %n")
+        return two.first.said(*words, *map(str, Path(own, folder).glob("[0-9a-f]*"))).splitlines()
+
+    python = "import sys, os, cowsay; print(sys.prefix, os.environ['SLURMD_NODENAME'])"
+    (prefix, node) = ran("--env", tmp_path, "python3", "-c", python).split()
+    assert (os.path.dirname(prefix), node) == (f"{own}/.envs", NODE)
+    assert "| moo |" in ran(
+        "--env", tmp_path, "cowsay", "-t", "moo"
+    )  # a script, with its first line
+    before = there(".envs")
+    assert ran("--image", image, "sh", "-c", "hostname; echo $FROM_IMAGE; pwd").split()[:2] == [
+        NODE,
+        "yes",
+    ]
+    images = there(".images")
+    ran("--env", tmp_path, "true")
+    ran("--image", image, "true")
+    assert (there(".envs"), there(".images")) == (before, images)
+    wait_until(two.has_left_nothing, "nothing else is left there", 20)
+
+
+def test_particular_gpus_of_a_node_without_the_folder(two: Two) -> None:
+    words = ("--", "sh", "-c", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")
+    done = two.in_folder("proj", "run", "--wait", "-t", f"{NODE}::0,1", *words).good()
+    assert done.stdout == f"{NODE} 0,1\n"
+    refused(
+        two.in_folder("proj", "run", "-t", f"{NODE}::1", *words), "cannot be requested by index"
+    )
+    refused(two.in_folder("proj", "run", "-t", f"{NODE}::7", *words), f"{NODE} has no such GPU")
+
+
+def test_a_script_in_an_old_workspace_is_told_and_keeps_its_log(two: Two) -> None:
+    """What `sbatch` starts takes nothing along; what it leaves is not removed as what was carried is."""
+    job, there = two.submitted("--target", f"{PREFIX}add", "--", "true")
+    wait_until(lambda: two.state(job) == "COMPLETED", "it has ended", 60)
+    words = ("sbatch", "--parsable", "-w", NODE, f"--chdir={there}", "--wrap", "echo said; pwd")
+    told = two.first.dshpc(*words).good()
+    assert "in the workspace of an earlier job" in told.stderr
+    assert "stays on that node" in told.stderr
+    job = told.stdout.strip()
+    wait_until(lambda: two.state(job) == "COMPLETED", "it has ended", 60)
+    at_node = ("srun", "-w", NODE, "-D", "/")
+    assert two.first.said(*at_node, "cat", f"{there}/slurm-{job}.out") == f"said\n{there}"
+    two.first.said(*at_node, "rm", "-r", str(there))
+
+
+def test_many_files_with_any_names_come_back_and_nothing_leads_out(two: Two) -> None:
+    names = [b"a\x1b[2J", b"line\nbreak", b"\xff\xfe", b" ", b"-rf", b"x" * 255]
+    script = (
+        "import os\n"
+        f"for name in {names!r}: open(name, 'w').write('made')\n"
+        "os.mkdir('many')\n"
+        "for number in range(10_000): open(f'many/{number}', 'w').write(str(number))\n"
+        f"os.symlink({str(two.first.folder / 'work')!r}, 'out')\n"
+        "os.rename('data', 'gone'); os.symlink('/etc', 'data')\n"
+    )
+    folder = two.first.folder / "work/any"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/x").write_text("mine")
+    job, there = two.submitted("-t", NODE, "--", "python3", "-c", script, at="any")
+    wait_until(lambda: two.state(job) == "COMPLETED", "it has ended", 60)
+    here = there / "here"
+    for name in names:
+        assert Path(os.fsdecode(bytes(here) + b"/" + name)).read_text() == "made"
+    assert sorted(map(int, os.listdir(here / "many"))) == list(range(10_000))
+    assert (here / "many/9999").read_text() == "9999"
+    assert (os.readlink(here / "data"), os.readlink(here / "out")) == ("/etc", str(folder.parent))
+    assert (here / "gone/x").read_text() == (folder / "data/x").read_text() == "mine"
+    assert f"all is back from {NODE}" in two.first.said("job", "show", job)
+    wait_until(two.has_left_nothing, "nothing is left there", 20)
 
 
 def test_a_log_is_seen_while_the_job_runs_and_a_cancelled_one_brings_its_files(two: Two) -> None:

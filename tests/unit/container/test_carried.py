@@ -27,6 +27,7 @@ def test_it_is_there_before_the_job_and_gone_behind_it(paths: Paths, tmp_path: P
     assert carried.begin(paths, "17", ME, os.getgid(), str(folder))
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / ".job/carried/17").exists()
+    (folder / ".job/carried/17-0.go").write_text("")
     (folder / "deep/er").mkdir(parents=True)
     carried.end(paths, "17", ME, str(folder))
     assert not folder.exists()
@@ -51,6 +52,39 @@ def test_a_folder_that_nobody_carried_is_left_alone(paths: Paths, tmp_path: Path
     assert not carried.begin(paths, "17", ME, os.getgid(), str(folder))
     carried.end(paths, "17", ME, str(folder))
     assert os.listdir(folder / ".job") == []
+
+
+def test_what_a_job_of_sbatch_leaves_in_an_old_workspace_stays(
+    paths: Paths, tmp_path: Path
+) -> None:
+    """Nobody carries it: its log would be lost."""
+    own = tmp_path / f"work/jobs/{ME}"
+    for job, folder in (("17", own / "old-1"), ("18", own / "old-2")):
+        assert carried.begin(paths, job, ME, os.getgid(), str(folder))
+        (folder / "slurm-17.out").write_text("said\n")
+    carried.end(paths, "17", ME, str(own / "old-1"))
+    assert carried.prepare(paths, str(tmp_path / "work"), "lab7") == 0
+    for folder in (own / "old-1", own / "old-2"):
+        assert (folder / "slurm-17.out").read_text() == "said\n"
+        assert os.listdir(folder / ".job/carried") == []
+    # One that never began has an empty log; and what a launcher of ours has left was carried
+    assert carried.begin(paths, "19", ME, os.getgid(), str(own / "new-1"))
+    (own / "new-1/output.log").write_text("")
+    carried.end(paths, "19", ME, str(own / "new-1"))
+    assert carried.begin(paths, "20", ME, os.getgid(), str(own / "old-1"))
+    (own / "old-1/.job/carried/20-0.pid").write_text("1")
+    carried.end(paths, "20", ME, str(own / "old-1"))
+    assert os.listdir(own) == ["old-2"]
+
+
+def test_a_start_removes_environments_of_long_ago(paths: Paths, tmp_path: Path) -> None:
+    own = tmp_path / f"work/jobs/{ME}/.envs"
+    (own / "ab12").mkdir(parents=True)
+    (own / "cd34").mkdir()
+    (own / ".new-of-a-kill").mkdir()
+    os.utime(own / "ab12", (1, 1))
+    carried.prepare(paths, str(tmp_path / "work"), "lab7")
+    assert os.listdir(own) == ["cd34"]
 
 
 @pytest.mark.parametrize(

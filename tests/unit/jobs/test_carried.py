@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.jobs import carried, parcels
+from dshpc_setup.jobs import carried, parcels, safe_open
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 
 RUN = "17-0"
@@ -64,10 +64,11 @@ class There:
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[There]:
     monkeypatch.setattr(carried, "_TICK_S", 0.01)
-    (tmp_path / ".job/carried").mkdir(parents=True)
-    (tmp_path / ".job/carried/17").write_text("lab7")
-    (tmp_path / "output.log").write_text("")
-    found = There(tmp_path)
+    folder = tmp_path / "job-1"
+    (folder / ".job/carried").mkdir(parents=True)
+    (folder / ".job/carried/17").write_text("lab7")
+    (folder / "output.log").write_text("")
+    found = There(folder)
     found.begin()
     yield found
     os.close(found.to)
@@ -159,6 +160,29 @@ def test_what_cannot_be_written_there_is_told_to_the_launcher(there: There) -> N
     assert "could not be written on this node: link/x" in there.mark("refused").read_text()
 
 
+def test_a_disk_that_is_full_is_told_by_an_empty_file_and_to_the_other_side(
+    there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.until("new")
+    replace = safe_open.replace
+
+    def no_room(name: str, text: str, at: int) -> None:
+        if text:
+            raise OSError(28, "No space left on device")
+        replace(name, text, at)
+
+    monkeypatch.setattr(safe_open, "replace", no_room)
+    there.send.text("in", b"1")
+    there.send.mark("filled", b"0")
+    said = b"its workspace could not be written on this node: No space left on device."
+    assert there.until("ready") == [(parcels.MARK, "failed", said)]
+    assert there.mark("refused").read_text() == ""
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    own = os.open(there.folder / ".job", flags)
+    at = OwnWorkspace(str(there.folder), os.open(there.folder, flags), own)
+    assert carried.begin(at, RUN) == "its workspace could not be written on this node."
+
+
 def test_another_tasks_files_stay_as_they_are(there: There) -> None:
     (there.folder / ".job/carried/18").write_text("lab7")
     (there.folder / "old").write_text("of the other task")
@@ -197,3 +221,99 @@ def test_a_launcher_waits_for_its_workspace_and_for_its_end(
     (tmp_path / f".job/carried/{RUN}.back").write_text("")
     assert carried.end(at, RUN)
     assert (tmp_path / f".job/carried/{RUN}.done").exists()
+
+
+ENV = f".envs/{'ab12' * 5}"
+
+
+def copied(there: There, name: str = ENV, *, told: str | None = None) -> None:
+    """An environment comes, as far as the end that is told."""
+    there.until("new")
+    there.send.mark("kept", b"\0".join((ENV.encode(), b".images/../../etc")))
+    assert there.came.get(timeout=_WAIT_S) == (parcels.MARK, "wanted", ENV.encode())
+    there.send.mark("copy", name.encode())
+    there.send.text("bin/python", b"#!", 0o755)
+    there.send.mark("copied", (name if told is None else told).encode())
+    there.send.text("in", b"1")
+    there.send.mark("filled", b"0")
+    there.until("ready")
+
+
+def test_an_environment_that_is_not_there_comes_once(there: There) -> None:
+    copied(there)
+    own = there.folder.parent / ENV
+    assert (own / "bin/python").stat().st_mode & 0o777 == 0o755
+    assert os.listdir(own.parent) == [own.name]
+    assert (there.folder / "in").read_text() == "1"
+    os.close(there.to)
+    (there.folder / f".job/carried/{RUN}.list").unlink()
+    again = There(there.folder)
+    again.begin()
+    there.to = again.to
+    again.until("new")
+    again.send.mark("kept", ENV.encode())
+    assert again.came.get(timeout=_WAIT_S) == (parcels.MARK, "wanted", b"")
+
+
+def test_one_that_is_not_whole_is_none(there: There) -> None:
+    copied(there, told="")
+    assert os.listdir(there.folder.parent / ".envs") == []
+    assert not there.mark("refused").exists()
+
+
+def test_one_that_cannot_be_written_is_told_to_the_launcher(there: There) -> None:
+    (there.folder.parent / ".envs").write_text("")
+    there.until("new")
+    there.send.mark("copy", ENV.encode())
+    there.send.text("bin/python", b"#!", 0o755)
+    there.send.mark("copied", ENV.encode())
+    there.send.mark("filled", b"0")
+    there.until("ready")
+    said = there.mark("refused").read_text()
+    assert said.startswith(f"its environment or image could not be written on this node: {ENV}: ")
+    assert not (there.folder / "bin").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", ".envs/../x", ".envs/ab/x", ".ssh/ab", ""])
+def test_a_copy_comes_to_no_other_place(there: There, name: str) -> None:
+    there.until("new")
+    there.send.mark("copy", name.encode())
+    for _ in range(2000):
+        if there.codes:
+            break
+        threading.Event().wait(0.01)
+    assert there.codes == [1]
+    assert os.listdir(there.folder.parent) == ["job-1"]
+
+
+def test_a_job_that_is_told_to_end_waits_for_nothing_more_to_come(there: There) -> None:
+    there.until("new")
+    there.send.mark("copy", ENV.encode())
+    there.send.text("bin/python", b"#!", 0o755)
+    there.told.append(1)
+    for _ in range(2000):
+        if there.codes and not os.listdir(there.folder.parent / ".envs"):
+            break
+        threading.Event().wait(0.01)
+    assert there.codes == [1]
+    assert os.listdir(there.folder.parent / ".envs") == []
+
+
+def test_a_launcher_waits_as_long_as_something_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".job/carried").mkdir(parents=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    at = OwnWorkspace(str(tmp_path), os.open(tmp_path, flags), os.open(tmp_path / ".job", flags))
+    monkeypatch.setattr(carried, "_COMES_S", 0.5)
+    looked = []
+
+    def changes(_: str, __: int) -> int:
+        looked.append(1)
+        if len(looked) == 12:
+            (tmp_path / f".job/carried/{RUN}.go").write_text("")
+        return len(looked)
+
+    monkeypatch.setattr(carried, "_changed", changes)
+    assert carried.begin(at, RUN) is None
+    assert len(looked) >= 12

@@ -78,10 +78,6 @@ def test_what_cannot_be_carried_is_told(
 ) -> None:
     own = str(tmp_path / "jobs/0/me")
     assert luggage.refused(request_, own) is None
-    for key in ("environment", "image"):
-        found = luggage.refused({**request_, key: "/x"}, own)
-        assert found is not None
-        assert found.code == key
     gone = luggage.refused({**request_, "inputs": [f"{tmp_path}/gone"]}, own)
     assert gone == luggage.Refused("unreadable", f"{tmp_path}/gone: No such file or directory")
     monkeypatch.setattr(luggage, "MOST_HERE", 3)
@@ -114,3 +110,38 @@ def test_workspaces_do_not_go_along_with_the_work_folder(tmp_path: Path) -> None
     (tmp_path / ".git").mkdir()
     (tmp_path / "x.py").write_text("")
     assert [place for place, _ in Piece(str(tmp_path), "here").entries()] == ["here", "here/x.py"]
+
+
+def test_environment_and_image_have_the_same_path_there(
+    request_: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / f"jobs/{os.getuid()}"
+    request_ |= {
+        "work": str(tmp_path),
+        "environment": f"{own}/.envs/ab12",
+        "image": f"{own}/.images/cd34",
+    }
+    environment, image = luggage.kept(request_)
+    assert environment == Piece(f"{own}/.envs/ab12", ".envs/ab12")
+    assert image.place == ".images/cd34"
+    there = luggage.moved(request_, luggage.pieces(request_, f"{own}/me"), f"{own}/me")
+    assert (there["environment"], there["image"]) == (environment.source, image.source)
+    assert luggage.refused(request_, None) is None  # not made yet, in a dry run
+    (own / ".envs/ab12/bin").mkdir(parents=True)
+    (own / ".envs/ab12/bin/python").write_text("12345")
+    assert [place for place, _ in environment.entries()] == [
+        ".envs/ab12", ".envs/ab12/bin", ".envs/ab12/bin/python",
+    ]  # fmt: skip
+    assert luggage.refused(request_, None) is None
+    monkeypatch.setattr(luggage, "MOST_KEPT_BYTES", 4)
+    found = luggage.refused(request_, None)
+    assert found == luggage.Refused("large", f"{own}/.envs/ab12: 0 MiB, 0 MiB at most")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc", "{own}/.envs/../x", "{own}/.envs/ab/x", "{own}/.ssh/ab", 7, None]
+)
+def test_nothing_else_is_kept(tmp_path: Path, path: object) -> None:
+    own = tmp_path / f"jobs/{os.getuid()}"
+    named = path.format(own=own) if isinstance(path, str) else path
+    assert luggage.kept({"work": str(tmp_path), "environment": named}) == ()

@@ -183,7 +183,7 @@ def test_a_node_of_another_user_is_not_chosen(
 
 def _left(folder: Path, *offers: Offer) -> str:
     for each in offers:
-        (folder / each.node).mkdir()
+        (folder / each.node).mkdir(parents=True, exist_ok=True)
         (folder / each.node / "offer.json").write_text(json.dumps(each.to_json()))
     return str(folder)
 
@@ -195,18 +195,25 @@ def test_a_node_to_which_workspaces_are_carried_takes_what_can_be(tmp_path: Path
     offers = node_choice.all_of(FAR[0], folder, asked=asked)
     found = node_choice.chosen(NOBODY, asked, offers)
     assert (found.node, found.carriers, found.without_work) == ("lab9", ("lab9",), ())
-    for name, word in (
-        ("environment", "dshpc env add"),
-        ("image", "not its image"),
-        ("cwd", "No such"),
-    ):
-        fields: dict[str, Any] = {name: str(tmp_path / "gone")}
+    gone = str(tmp_path / "gone")
+    own = replace(FAR[0], processor="x86_64")
+    cases: tuple[tuple[dict[str, Any], str, str], ...] = (
+        ({"environment": gone}, "aarch64", "another processor than the node's, aarch64"),
+        ({"image": gone}, "aarch64", "another processor"),
+        ({"cwd": gone}, "x86_64", "No such"),
+    )
+    for fields, processor, word in cases:
         other = replace(asked, **fields)
-        offers = node_choice.all_of(FAR[0], folder, asked=other)
+        folder = _left(tmp_path / "nodes", FAR[0], replace(carrier, processor=processor))
+        offers = node_choice.all_of(own, folder, asked=other)
         assert (offers[0].carriers, offers[0].without_work) == ((), ("lab9",))
         with pytest.raises(DshpcError, match="has not the work folder") as told:
             node_choice.chosen(NOBODY, other, offers)
         assert word in told.value.details
+    for processor in ("x86_64", ""):  # "": of a version that did not say it
+        folder = _left(tmp_path / "nodes", FAR[0], replace(carrier, processor=processor))
+        offers = node_choice.all_of(own, folder, asked=replace(asked, environment=gone))
+        assert offers[0].carriers == ("lab9",)
 
 
 def test_where_no_node_could_take_it_that_is_what_is_told() -> None:

@@ -118,6 +118,16 @@ def test_what_is_gone_goes_and_a_folder_with_something_in_it_stays(
     assert [path.name for path in target.rglob("*")] == ["a", "other"]
 
 
+def test_what_is_gone_is_gone_also_where_its_folder_is_none(places: tuple[Path, Path]) -> None:
+    source, target = places
+    (source / "x").write_text("mine")
+    (target / "link").symlink_to(source)
+    (target / "file").write_text("")
+    for path in ("never/x", "link/x", "file/x"):
+        Writer(folder(target)).put(Head(GONE, path), nothing)
+    assert (source / "x").read_text() == "mine"
+
+
 def test_a_stream_that_is_cut_off_leaves_no_half_of_a_file(places: tuple[Path, Path]) -> None:
     source, target = places
     (source / "x").write_bytes(b"y" * 100_000)

@@ -632,3 +632,16 @@ def test_why_a_job_waits_names_our_commands_as_they_are_typed(
     waiting = View("7", 7, None, "x", "ada", "PENDING", why)
     (told,) = queries._as_called([waiting])
     assert told.reason == "let it go: ./dshpc scontrol release 7"
+
+
+def test_a_job_of_which_nothing_was_carried_says_so() -> None:
+    """Its node could not even make a place for it: there is no log."""
+    one: Any = SimpleNamespace(is_over=True, nodes=("lab", "lab7"))
+    made = {"request": {"carriers": ["lab7", "lab8"]}, "carried": {}}
+    ((label, text),) = queries._carried(one, made)
+    assert (label, text) == (
+        "Carried",
+        "nothing went to lab7 and back; the log of that machine says why: dshpc logs",
+    )
+    assert queries._carried(one, {**made, "request": {"carriers": 7}}) == []
+    assert queries._carried(SimpleNamespace(is_over=False, nodes=one.nodes), made) == []  # type: ignore[arg-type]
