@@ -76,7 +76,7 @@ def fit_ids(machine: Machine, joining: Joining, kind: str) -> str | None:
             rights.fixes(found, user)
             if way == "single" and found is not None
             else (
-                "Give the controller's user a range of ids (/etc/subuid), and set its cluster up anew.",
+                "Give the controller's user a range of ids (/etc/subuid), and set its cluster up again.",
             ),
         )
     if way != "mapped" or not joining.without_share():
