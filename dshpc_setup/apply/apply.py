@@ -24,6 +24,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import ownership
 from dshpc_setup.files.atomic import make_folder, read_plain, remove, write_temporary
 from dshpc_setup.project.folder import MANIFEST, MANIFEST_SCHEMA, Project, json_text
+from dshpc_setup.render.labels import is_as_rendered, rendered_label
 
 Action = Literal[
     "created", "updated", "unchanged", "kept-custom", "kept-edited", "would-create", "would-update"
@@ -89,14 +90,10 @@ def _change(
     if owner == "ours":
         return Change(path, "updated", old, new, path)
     if path == "docker-compose.yml" and not recorded and old is not None:
-        from dshpc_setup.render import (
-            stanza,  # and with it all that is rendered: most read a file only
-        )
-
         # Where the manifest is lost, this file tells by itself whose it is.
-        if stanza.is_as_rendered(old):
+        if is_as_rendered(old):
             return Change(path, "updated", old, new, path)
-        if stanza.rendered_label(old) is None:
+        if rendered_label(old) is None:
             raise DshpcError(
                 f"{project.folder / path} is there already and is not ours.",
                 "It would be started instead of the cluster's, or be lost.",

@@ -212,16 +212,8 @@ def parse_mountinfo(text: str) -> list[Mounted]:
             flags = 0
             for option in fields[5].split(","):
                 flags |= _OPTIONS.get(option, 0)
-            found.append(Mounted(_plain(fields[4]), flags))
+            found.append(Mounted(kernel.mount_path(fields[4]), flags))
     return found
-
-
-def _plain(text: str) -> str:
-    r"""A path of mountinfo, in which a blank is "\040"."""
-    first, *rest = text.split("\\")
-    return first + "".join(
-        chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in rest
-    )
 
 
 def _changed(top: str, more: int) -> None:

@@ -84,19 +84,11 @@ def become_root(machine: Machine, ids: Ids) -> None:
     else:
         kernel.unshare(kernel.NEWUSER)
         # A gid_map of one's own is refused else (user_namespaces(7))
-        _put("/proc/self/setgroups", "deny")
-        _put("/proc/self/uid_map", f"0 {uid} 1")
-        _put("/proc/self/gid_map", f"0 {gid} 1")
+        kernel.put("/proc/self/setgroups", "deny")
+        kernel.put("/proc/self/uid_map", f"0 {uid} 1")
+        kernel.put("/proc/self/gid_map", f"0 {gid} 1")
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-
-
-def _put(path: str, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(handle, text.encode())
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

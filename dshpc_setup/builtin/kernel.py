@@ -136,3 +136,20 @@ def _long(value: int) -> ctypes.c_ulong:
 def filter_calls(program: Any, option: int, mode: int) -> None:
     """A filter of system calls for this process and all that it starts (prctl(2), PR_SET_SECCOMP)."""
     _checked(_library().prctl(option, _long(mode), program, _long(0), _long(0)), "seccomp")
+
+
+def put(path: str, text: str) -> None:
+    """Into a file of the kernel's, which is there; in one write, as it asks."""
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)
+
+
+def mount_path(text: str) -> str:
+    r"""A path of mountinfo, in which a blank is "\040"."""
+    first, *rest = text.split("\\")
+    return first + "".join(
+        chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in rest
+    )

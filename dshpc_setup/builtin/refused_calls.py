@@ -2,7 +2,7 @@
 
 Without a user namespace around it, its root is the machine's, less nearly all capabilities. A namespace of
 its own would give it those back, for mounts of control groups say, and keyrings are of the machine. It is
-what Docker's filter refuses as well, but for what enters an image (oci/runtime.py): a namespace of users and
+what Docker's filter refuses as well, but for what enters an image (oci/entering.py): a namespace of users and
 one of mounts. In those alone nothing of the machine can be mounted anew: control groups, /proc and /sys
 belong to namespaces that stay refused, and what the container's mounts forbid stays forbidden
 (docs/decisions/0069-images-of-jobs.md). In a user's container all this is his own affair.

@@ -21,6 +21,7 @@ from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.project.folder import PROOF, RENDERED, Project
 from dshpc_setup.render import gpu_part, stanza
 from dshpc_setup.render.configuration import CONFIG_FILES, inputs, render_env, render_slurm
+from dshpc_setup.render.labels import RENDERED_LABEL
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm import slurm_conf
 
@@ -157,5 +158,5 @@ def _without_build(service: Any) -> Any:
         return service
     labels = service.get("labels")
     if isinstance(labels, dict):
-        labels = {key: value for key, value in labels.items() if key != stanza.RENDERED_LABEL}
+        labels = {key: value for key, value in labels.items() if key != RENDERED_LABEL}
     return {**{key: value for key, value in service.items() if key != "build"}, "labels": labels}

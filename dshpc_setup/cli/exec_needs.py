@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import associations
 from dshpc_setup.slurm.client import Slurm
 
 _ASK_S = 5.0
@@ -57,7 +58,9 @@ def hint(machine: Machine, call: execution.Call) -> str | None:
 
 def _is_away(slurm: Slurm, config: Mapping[str, str]) -> bool:
     """Whether accounting is on, and does not answer."""
-    return has(config, *_ACCOUNTING) and slurm.database(deadline_s=_ASK_S).value is False
+    return (
+        has(config, *_ACCOUNTING) and associations.database(slurm, deadline_s=_ASK_S).value is False
+    )
 
 
 def _full(slurm: Slurm, config: Mapping[str, str]) -> str | None:

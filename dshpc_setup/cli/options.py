@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,14 +54,35 @@ Root = Annotated[
 ]
 
 
-def with_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one option per setting; it receives them as the mapping `flags`."""
-    own = [
-        parameter
-        for parameter in inspect.signature(function, eval_str=True).parameters.values()
-        if parameter.name != "flags"
-    ]
-    made = [
+def gathered(
+    into: str, options: Sequence[inspect.Parameter]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options in the place of its parameter `into`, which receives them as a mapping."""
+
+    def decorated(function: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for item in own
+            for each in (options if item.name == into else (item,))
+        ]
+
+        def command(**values: Any) -> None:
+            mapping = {item.name: values.pop(item.name) for item in options}
+            function(**{into: mapping}, **values)
+
+        command.__name__ = function.__name__
+        command.__doc__ = function.__doc__
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {item.name: item.annotation for item in parameters}
+        return command
+
+    return decorated
+
+
+with_settings = gathered(
+    "flags",
+    [
         inspect.Parameter(
             item.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -75,18 +96,9 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
             annotation=str | None,
         )
         for item in DECLARATIONS
-    ]
-
-    def command(**values: Any) -> None:
-        flags = {item.name: values.pop(item.name) for item in DECLARATIONS}
-        function(flags=flags, **values)
-
-    command.__name__ = function.__name__
-    command.__doc__ = function.__doc__
-    parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own] + made
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {item.name: item.annotation for item in parameters}
-    return command
+    ],
+)
+"""One option for each setting, as the mapping `flags`."""
 
 
 FollowLog = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log as it grows.")]

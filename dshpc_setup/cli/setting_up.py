@@ -29,7 +29,6 @@ from dshpc_setup.terminal.command_names import as_called
 @with_settings
 def configure(
     *,
-    flags: dict[str, str | None],
     yes: Yes = False,
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002 -- the option's name
@@ -94,6 +93,7 @@ def configure(
         ),
     ] = None,
     version: Version = False,  # noqa: ARG001 -- its callback has said it
+    flags: dict[str, str | None],
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
     from dshpc_setup.cli import configure_line

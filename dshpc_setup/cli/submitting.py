@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from dshpc_setup.cli.command_line import Json, app, examples, finish
 from dshpc_setup.cli.method import method_app
+from dshpc_setup.cli.options import gathered
 from dshpc_setup.cli.submission import OTHER_NAMES, Line, carry_out
 from dshpc_setup.cli.submission import cpus as all_cpus
 from dshpc_setup.jobs.request_building import CommandLine
@@ -37,29 +40,32 @@ def _resource(name: str, metavar: str, text: str) -> Any:
     return typer.Option(name, metavar=metavar or None, help=text, rich_help_panel=_FROM)
 
 
-_Gpus = Annotated[str | None, _resource("--gpus", "N", "How many GPUs.")]
-_GpuType = Annotated[
-    str | None,
-    _resource(
+_OF_RESOURCES = {
+    "gpus": _resource("--gpus", "N", "How many GPUs."),
+    "gpu_type": _resource(
         "--gpu-type", "TYPE", "Which: a model, a vendor, a MIG profile (h100, amd, 1g.10gb)."
     ),
-]
-_GpuMemory = Annotated[
-    str | None, _resource("--gpu-memory", "SIZE", "Least memory of each GPU: 8GB, 4096M.")
-]
-_Cpus = Annotated[str | None, _resource("--cpus", "N", "CPUs of each task; 0 is all of them.")]
-_MaxCpu = Annotated[str | None, typer.Option("--max-cpu", hidden=True)]
-_Memory = Annotated[str | None, _resource("--memory", "SIZE", "Memory: 16G, 4096M.")]
-_Time = Annotated[str | None, _resource("--time", "TIME", "Time limit: 30m, 2h, 1-12:00:00.")]
-_Shards = Annotated[
-    str | None, _resource("--shards", "N", "Shares of one GPU, where GPUs are shared.")
-]
-_Nodes = Annotated[
-    str | None, _resource("--nodes", "N", "Nodes; each has the GPUs that are asked for.")
-]
-_Partition = Annotated[
-    str | None, _resource("--partition", "NAME", "Slurm's partition (default: the cluster's).")
-]
+    "gpu_memory": _resource("--gpu-memory", "SIZE", "Least memory of each GPU: 8GB, 4096M."),
+    "cpus": _resource("--cpus", "N", "CPUs of each task; 0 is all of them."),
+    "max_cpu": typer.Option("--max-cpu", hidden=True),
+    "memory": _resource("--memory", "SIZE", "Memory: 16G, 4096M."),
+    "time": _resource("--time", "TIME", "Time limit: 30m, 2h, 1-12:00:00."),
+    "shards": _resource("--shards", "N", "Shares of one GPU, where GPUs are shared."),
+    "nodes": _resource("--nodes", "N", "Nodes; each has the GPUs that are asked for."),
+    "partition": _resource("--partition", "NAME", "Slurm's partition (default: the cluster's)."),
+}
+_with_resources = gathered(
+    "resources",
+    [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[str | None, option],
+        )
+        for name, option in _OF_RESOURCES.items()
+    ],
+)
 _Target = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,6 +81,12 @@ _NoWait = Annotated[
 ]
 
 
+def _asked(resources: Mapping[str, str | None]) -> dict[str, Any]:
+    """As fields of `CommandLine`."""
+    own = {name: value for name, value in resources.items() if name != "max_cpu"}
+    return {**own, "cpus": all_cpus(resources["cpus"], resources["max_cpu"])}
+
+
 @method_app.command(
     "run",
     context_settings=_UNDERSTOOD,
@@ -84,6 +96,7 @@ _NoWait = Annotated[
         "dshpc method run train --gpu-memory 40GB --dry-run",
     ),
 )
+@_with_resources
 def method_run(
     name: _Name,
     *,
@@ -100,16 +113,7 @@ def method_run(
     ] = None,
     wait: _Wait = False,
     dry_run: _Dry = False,
-    gpus: _Gpus = None,
-    gpu_type: _GpuType = None,
-    gpu_memory: _GpuMemory = None,
-    cpus: _Cpus = None,
-    max_cpu: _MaxCpu = None,
-    memory: _Memory = None,
-    time: _Time = None,
-    shards: _Shards = None,
-    nodes: _Nodes = None,
-    partition: _Partition = None,
+    resources: Mapping[str, str | None],
     target: _Target = None,
     no_wait: _NoWait = False,
     json_output: Json = False,
@@ -117,10 +121,8 @@ def method_run(
 ) -> None:
     """Submit a method as a job, or with many parameter sets as a job array."""
     asked = CommandLine(
-        name, parameters=tuple(param or ()), inputs=tuple(input or ()), array=array, gpus=gpus,
-        gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory,
-        time=time, shards=shards, nodes=nodes, partition=partition, targets=tuple(target or ()),
-        dry_run=dry_run, no_wait=no_wait,
+        name, parameters=tuple(param or ()), inputs=tuple(input or ()), array=array,
+        targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait, **_asked(resources),
     )  # fmt: skip
     finish(carry_out(Line("method run", asked, dir, wait, json_output)))
 
@@ -132,27 +134,16 @@ def method_run(
         "dshpc method check train", "dshpc method check train --gpus 2 --gpu-type h100"
     ),
 )
+@_with_resources
 def method_check(
     name: _Name,
     *,
-    gpus: _Gpus = None,
-    gpu_type: _GpuType = None,
-    gpu_memory: _GpuMemory = None,
-    cpus: _Cpus = None,
-    max_cpu: _MaxCpu = None,
-    memory: _Memory = None,
-    time: _Time = None,
-    shards: _Shards = None,
-    nodes: _Nodes = None,
-    partition: _Partition = None,
+    resources: Mapping[str, str | None],
     json_output: Json = False,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
     """Check whether a method can run here: on what and when, or why not. Exit code 2 is no."""
-    asked = CommandLine(
-        name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu),
-        memory=memory, time=time, shards=shards, nodes=nodes, partition=partition,
-    )  # fmt: skip
+    asked = CommandLine(name, **_asked(resources))
     finish(carry_out(Line("method check", asked, dir, json=json_output)))
 
 
@@ -168,6 +159,7 @@ def method_check(
         "dshpc run --input data.csv -- sh -c 'wc -l < \"$INPUT_FILE\"'",
     ),
 )
+@_with_resources
 def run(
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="The command to run.")
@@ -194,16 +186,7 @@ def run(
     input: _Inputs = None,  # noqa: A002
     wait: _Wait = False,
     dry_run: _Dry = False,
-    gpus: _Gpus = None,
-    gpu_type: _GpuType = None,
-    gpu_memory: _GpuMemory = None,
-    cpus: _Cpus = None,
-    max_cpu: _MaxCpu = None,
-    memory: _Memory = None,
-    time: _Time = None,
-    shards: _Shards = None,
-    nodes: _Nodes = None,
-    partition: _Partition = None,
+    resources: Mapping[str, str | None],
     target: _Target = None,
     no_wait: _NoWait = False,
     json_output: Json = False,
@@ -211,9 +194,7 @@ def run(
 ) -> None:
     """Submit a command as a job: dshpc run --gpus 1 --gpu-memory 8GB -- python3 train.py"""
     asked = CommandLine(
-        name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
-        gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory, time=time, shards=shards,
-        nodes=nodes, partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
-        env=env, image=image,
+        name, tuple(command), inputs=tuple(input or ()), targets=tuple(target or ()), dry_run=dry_run,
+        no_wait=no_wait, env=env, image=image, **_asked(resources),
     )  # fmt: skip
     finish(carry_out(Line("run", asked, dir, wait, json_output)))

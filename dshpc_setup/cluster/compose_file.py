@@ -12,7 +12,7 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.files import ownership
 from dshpc_setup.files.atomic import read_plain
 from dshpc_setup.project.folder import OWN, Project
-from dshpc_setup.render.stanza import RENDERED_LABEL, parts, rendered_label
+from dshpc_setup.render.labels import RENDERED_LABEL, parts, rendered_label
 
 USED = f"{OWN}/used.json"  # what `compose up` was last given, and the container that there was then
 _VARIABLES = ".env"  # what compose puts into a file of the user's own

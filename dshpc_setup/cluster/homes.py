@@ -7,7 +7,7 @@ from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.render.labels import PROJECT_LABEL
 from dshpc_setup.slurm.paths import HOMES
 from dshpc_setup.terminal.reporter import Reporter
 

@@ -75,7 +75,7 @@ class Rotated:
         if self.cut_off:
             said += (
                 f"\nOn other machines: {listed(self.cut_off)}. Jobs there continue, and no new one starts "
-                "until the machine has joined anew. Make a token here: dshpc node token\nThen type on each, "
+                "until the machine has joined again. Make a token here: dshpc node token\nThen type on each, "
                 "where its dshpc is: ./configure-environment --yes --no-build --join TOKEN"
             )
         if self.away:
@@ -111,7 +111,7 @@ def rotate(
             raise DshpcError(
                 "The key was not changed.",
                 f"Nodes on other machines would be cut off: {listed(unreached)}.",
-                ("To do it all the same: dshpc key rotate --yes",),
+                ("To do it anyway: dshpc key rotate --yes",),
             )
         reporter.note(f"Changing the key of {cluster.container}:")
         with _taken_out(Slurm(machine, cluster.container, checked=True), far):
@@ -155,7 +155,7 @@ def _far(machine: Machine, cluster: targets.Target) -> tuple[str, ...]:
 
 def _question(far: tuple[str, ...]) -> str:
     return (
-        f"The new key does not reach other machines: {listed(far)} must join anew. Until then jobs that run "
+        f"The new key does not reach other machines: {listed(far)} must join again. Until then jobs that run "
         "there continue and no new one starts. After some minutes Slurm takes them for down, and queues "
         "their jobs again. Change it?"
     )

@@ -8,7 +8,7 @@ from dshpc_setup.engine_client import PODMAN
 from dshpc_setup.facts import Engine
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
-from dshpc_setup.render.stanza import VOLUMES
+from dshpc_setup.render.volumes import VOLUMES
 
 NOTE = f"{OWN}/engine.json"
 

@@ -8,7 +8,8 @@ from dshpc_setup.engine import containers
 from dshpc_setup.machine import Machine
 from dshpc_setup.observed.model import OtherCluster
 from dshpc_setup.project.folder import GPUS_LABEL
-from dshpc_setup.render.stanza import PROJECT_LABEL, VOLUMES
+from dshpc_setup.render.labels import PROJECT_LABEL
+from dshpc_setup.render.volumes import VOLUMES
 
 _END = "-slurm"
 

@@ -258,7 +258,7 @@ def _why(reason: str) -> str:
     if not reason.startswith(slurm_nodes.FORMER_KEY):
         return reason
     return (
-        "it has the key of before the last key rotate, and must join anew: dshpc node add --again, or "
+        "it has the key of before the last key rotate, and must join again: dshpc node add --again, or "
         "dshpc node token"
     )
 

@@ -10,7 +10,8 @@ from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.render.stanza import PROJECT_LABEL, VOLUMES
+from dshpc_setup.render.labels import PROJECT_LABEL
+from dshpc_setup.render.volumes import VOLUMES
 from dshpc_setup.settings import Settings
 
 

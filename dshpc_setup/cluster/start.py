@@ -26,7 +26,7 @@ from dshpc_setup.facts import Compose
 from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import LIVE, Project
-from dshpc_setup.render import stanza
+from dshpc_setup.render.labels import PROJECT_LABEL
 from dshpc_setup.settings import DECLARATIONS, LIVE_FILE, Settings
 from dshpc_setup.terminal.reporter import Reporter
 
@@ -219,7 +219,7 @@ def bring_up(
 
 
 def _of_another(found: Container, project: Project) -> bool:
-    return found.labels.get(stanza.PROJECT_LABEL) != str(project.folder)
+    return found.labels.get(PROJECT_LABEL) != str(project.folder)
 
 
 def _wanted(

@@ -23,7 +23,7 @@ from dshpc_setup.observed.cluster_status import (
     Tier,
 )
 from dshpc_setup.observed.drift import GpuDrift
-from dshpc_setup.slurm import blocked_jobs
+from dshpc_setup.slurm import associations, blocked_jobs
 from dshpc_setup.slurm.answers import number
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
@@ -32,7 +32,7 @@ from dshpc_setup.terminal.sanitize import counted, plain
 _ASK_S = 30.0
 _ACCOUNTING: dict[Accounting, str] = {
     "up": "on",
-    "away": "does not answer: jobs go on, and slurmctld keeps what it owes. What helps: dshpc doctor",
+    "away": "does not answer: jobs continue, and slurmctld keeps the records. What helps: dshpc doctor",
 }
 
 
@@ -159,7 +159,7 @@ def from_controller(
 
 
 def _accounting(slurm: Slurm) -> Accounting:
-    return "up" if slurm.database(deadline_s=_ASK_S).value else "away"
+    return "up" if associations.database(slurm, deadline_s=_ASK_S).value else "away"
 
 
 def isolation(config: Mapping[str, str]) -> Tier:
@@ -186,7 +186,7 @@ def lines(status: ClusterStatus) -> list[str]:
     )
     if status.simulated:
         said.append("GPUs       SIMULATED: made up, no job computes on them")
-    said.append(f"Start      {status.phase or 'not begun yet'}")
+    said.append(f"Start      {status.phase or 'not started yet'}")
     if status.failure is not None:
         error = told_error(status.failure)
         said += _failure_lines("Failed", replace(error, steps=after_failure(error.fixes)))

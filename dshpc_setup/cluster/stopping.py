@@ -24,7 +24,7 @@ FLAG = "--stop-jobs"
 _ASK_S = 20.0
 _COLUMNS = "JobArrayID UserName TimeUsed BatchFlag Requeue Name"
 _SHOWN = 20
-_OFFER = "Wait until they have ended, with no other one begun meanwhile?"
+_OFFER = "Wait until they have ended, starting no other one meanwhile?"
 _STEP = "slurmstepd: ["  # how a process calls itself that looks after a step of a job
 STOPPED = (
     f"{OWN}/stopped.json"  # when and by what the container was stopped last, for who had an srun

@@ -19,7 +19,7 @@ from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
-from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.render.labels import PROJECT_LABEL
 from dshpc_setup.terminal.sanitize import listed, plain
 
 _ASK_S = 20.0

@@ -19,8 +19,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import LABEL, Project
-from dshpc_setup.render import stanza
-from dshpc_setup.render.stanza import RENDERED_LABEL
+from dshpc_setup.render.labels import RENDERED_LABEL, part_of, parts, rendered_label
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.terminal.reporter import Reporter
@@ -59,7 +58,7 @@ def foreseen(
     """
     folder, text = str(project.folder), text_of(file)
     wanted = settings.worker_containers
-    if not wanted and not stanza.parts(file.old or "")[1]:
+    if not wanted and not parts(file.old or "")[1]:
         return Changes({}, {}, (), {})
     there = found(machine, folder, settings.container)
     for node in wanted.keys() - there.keys():
@@ -75,8 +74,8 @@ def foreseen(
 
 
 def _is_other(there: Container, image: str, text: str) -> bool:
-    part = stanza.part_of(text, there.name)
-    label = None if part is None else stanza.rendered_label(part)
+    part = part_of(text, there.name)
+    label = None if part is None else rendered_label(part)
     return there.image_id != image or label != there.labels.get(RENDERED_LABEL)
 
 
@@ -110,7 +109,7 @@ def may_end(
     controller = containers.inspect(machine, settings.container)
     if controller is None or not controller.running:
         return
-    what = "removed" if not changes.renewed else "made anew"
+    what = "removed" if not changes.renewed else "recreated"
     stopping.may_stop(
         machine,
         settings.container,

@@ -23,7 +23,7 @@ from dshpc_setup.machine import Machine, Say
 from dshpc_setup.machine.overlay import simulated_device_files, with_simulated_gpus
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.project.folder import LABEL, Project
-from dshpc_setup.render import stanza
+from dshpc_setup.render.labels import parts
 from dshpc_setup.render.stanza import Worker
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
@@ -72,7 +72,7 @@ def count(project: Project) -> int:
         text = read_text(project.folder / compose_tool.FILE) or ""
     except DshpcError:
         return 0
-    return len(stanza.parts(text)[1])
+    return len(parts(text)[1])
 
 
 def found(machine: Machine, folder: str, container: str) -> dict[str, Container]:
@@ -133,7 +133,7 @@ def notes(machine: Machine, there: Mapping[str, Container]) -> list[str]:
 
 def _start_of(node: str, container: Container) -> str:
     if container.status == "paused":
-        return f"Its jobs go on with: docker unpause {container.name}"
+        return f"Its jobs continue with: docker unpause {container.name}"
     return f"Start it: dshpc node resume {node}"
 
 

@@ -15,7 +15,7 @@ from dshpc_setup.errors import usage_error
 from dshpc_setup.files.ownership import is_marked
 from dshpc_setup.passthrough.handover import WORDS, GpuStanza, Handover, Mechanism
 from dshpc_setup.render.gpu_stanza import gpu_stanza
-from dshpc_setup.render.stanza import rendered_label
+from dshpc_setup.render.labels import rendered_label
 from dshpc_setup.terminal.reporter import Reporter
 
 SCHEMA = "dshpc.compose-patch/1"

@@ -106,7 +106,7 @@ class Document:
         if id(found) in known:
             there = known[id(found)]
             if not there.weight:
-                what = f"&{there.anchor} begins here, and *{there.anchor} stands in it."
+                what = f"&{there.anchor} begins here, and *{there.anchor} is in it."
                 raise self.refusal(there.start, what, "", "Write out what is meant there.")
             there.uses += 1
             return there, True

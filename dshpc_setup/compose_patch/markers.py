@@ -102,5 +102,5 @@ def _damaged(document: Document, line: int, what: str) -> DshpcError:
         f"the part that dshpc added here is damaged: {what}.",
         "Only what stands between its two comment lines as it was written is taken out.",
         "Delete what is left of that part by hand, both comment lines as well, then run this again.",
-        "Lines of your own that stand in it: move them out of it.",
+        "Move your own lines out of it.",
     )

@@ -120,7 +120,7 @@ def _no_variable(document: Document, service: Node, path: tuple[str, ...], what:
         if _VARIABLE.search(str(plain(node))):
             raise document.refusal(
                 node.start,
-                f"a variable stands in {what}: whether that is a GPU already cannot be seen.",
+                f"a variable is in {what}: whether that is a GPU already cannot be seen.",
                 "",
                 "Write the value itself there, then run this again.",
             )

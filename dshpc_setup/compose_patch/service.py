@@ -45,11 +45,7 @@ def pair_of(document: Document, name: str) -> Pair:
     raise usage_error(
         f"There is no service {name!r} in {document.file}.",
         say,
-        *(
-            ["If it stands in one of the files under `include`, name that file."]
-            if included
-            else []
-        ),
+        *(["If it is in one of the files under `include`, name that file."] if included else []),
     )
 
 

@@ -229,7 +229,7 @@ def bring_up(run: Run, conf: str) -> None:
             _agree_on_number(paths, known)
         else:
             run.status.note(
-                "The accounting does not come up: jobs run, and slurmctld keeps what it owes. "
+                "The accounting does not come up: jobs run, and slurmctld keeps the records. "
                 "See: dshpc logs"
             )
     run.status.values["accounting"] = {"port": port}
@@ -326,7 +326,7 @@ def registered(run: Run) -> None:
         replace_text(_registered(run.paths), own)
     associate(run.machine, run.paths, run.settings.prefix)
     # Of what ended while accounting was off, or was owed by a slurmctld that was killed
-    Slurm(run.machine).close_lost(run.settings.prefix, deadline_s=_ASK_S)
+    associations.close_lost(Slurm(run.machine), run.settings.prefix, deadline_s=_ASK_S)
     daemons.order_up(run.machine, run.paths, KEEPER)
 
 
@@ -335,15 +335,15 @@ def associate(machine: Machine, paths: Paths, cluster: str) -> bool:
     began = time.time()
     names = associations.nameable(_logins(paths))
     slurm = Slurm(machine)
-    found = slurm.associations(cluster, deadline_s=_ASK_S).value
+    found = associations.members(slurm, cluster, deadline_s=_ASK_S).value
     if found is None:
         return False
     accounts_there, users_there = found
     missing = [name for name in names if name not in users_there]
     has_account = not missing or associations.ACCOUNT in accounts_there
-    if not has_account and not slurm.add_account(cluster, deadline_s=_ASK_S).ok:
+    if not has_account and not associations.add_account(slurm, cluster, deadline_s=_ASK_S).ok:
         return False
-    if missing and not slurm.add_users(cluster, missing, deadline_s=_ASK_S).ok:
+    if missing and not associations.add_users(slurm, cluster, missing, deadline_s=_ASK_S).ok:
         return False
     mark = f"{paths.run}/database/associated"
     replace_text(mark, "", sync=False)

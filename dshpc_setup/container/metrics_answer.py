@@ -10,7 +10,7 @@ from typing import Any
 
 from dshpc_setup.container import observe_daemons
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm import associations, slurm_conf
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import parse_gres
 from dshpc_setup.slurm.paths import Paths
@@ -73,7 +73,7 @@ def services(machine: Machine, slurm: Slurm) -> dict[str, bool]:
     found = observe_daemons.daemons(machine, Paths(), _ASK_S)
     up = {each.name: each.up for each in found if each.name not in ("slurmctld", "slurmd")}
     if up.get("slurmdbd"):
-        up["slurmdbd"] = slurm.database(deadline_s=_ASK_S).value is True
+        up["slurmdbd"] = associations.database(slurm, deadline_s=_ASK_S).value is True
     return up
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dshpc_setup import codec
 from dshpc_setup.container import drift
-from dshpc_setup.container.use_sampler import SAMPLE_S, Sampler, say
+from dshpc_setup.container.use_jobs import say
+from dshpc_setup.container.use_sampler import SAMPLE_S, Sampler
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Gpus
 from dshpc_setup.jobs import allocated_gpus

@@ -73,9 +73,9 @@ def argv(bundle: str, words: list[str], *, tasks: int) -> list[str]:
 
 def check_node() -> None:
     """On the node, before a submission: raises DshpcError where the kernel lets nobody into an image here."""
-    from dshpc_setup.oci import runtime
+    from dshpc_setup.oci import entering
 
-    refused = runtime.refused_here()
+    refused = entering.refused_here()
     if refused is not None:
         raise DshpcError(
             "No job can run in an image on this cluster.",

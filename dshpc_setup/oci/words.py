@@ -48,7 +48,7 @@ def _of_kind(error: ImageError, path: str, machine: str) -> DshpcError | None:
         case "file-system":
             return _error(
                 f"The SIF {path} holds no squashfs, which is all that is unpacked here.", "",
-                f"Build it anew: apptainer build NEW.sif {named}",
+                f"Rebuild it: apptainer build NEW.sif {named}",
             )  # fmt: skip
         case "no-program":
             install = Fix("Install it", "sudo apt-get install squashfs-tools")

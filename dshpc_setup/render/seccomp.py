@@ -12,7 +12,7 @@ container/confined.py.
 
 The profile for images opens, to every process, a namespace of users with one of mounts, and what is
 mounted in
-it: see oci/runtime.py. No other kind of namespace, and so nothing of networks, control groups or /proc.
+it: see oci/entering.py. No other kind of namespace, and so nothing of networks, control groups or /proc.
 """
 
 from __future__ import annotations

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.files import ownership
 from dshpc_setup.machine.overlay import simulated_device_files
+from dshpc_setup.passthrough.handover import GpuStanza
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project.folder import GPUS_LABEL, HIDDEN, LABEL, OWN
-from dshpc_setup.render import isolation, seccomp
+from dshpc_setup.project.folder import OWN
+from dshpc_setup.render import isolation, seccomp, volumes
 from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
+from dshpc_setup.render.labels import PROJECT_LABEL, RENDERED_LABEL, digest, gpus_label, parts
 from dshpc_setup.render.log_bounds import log_bounds
 from dshpc_setup.settings import Settings, lent
-from dshpc_setup.settings.places import folder_of, hides_the_system, lies_in, unfit_for_mount
-from dshpc_setup.slurm.paths import HOME_ROOTS, HOMES, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
-
-PROJECT_LABEL = LABEL
-RENDERED_LABEL = "org.dshpc.rendered"
-VOLUMES = ("state", "key", "home")  # behind the prefix; removed by `dshpc destroy` alone
-METHODS = "methods"  # a folder of the project, seen under the same path in the container
-_LABEL_LENGTH = 32
+from dshpc_setup.slurm.paths import HOME_ROOTS, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
 
 _PIDS, _PIDS_PER_CPU = 16384, 128
 _UNLIMITED = -1
@@ -37,80 +29,6 @@ _STACK = 64 * 1024 * 1024  # bytes
 def image_tag(settings: Settings, gpu_type: str) -> str:
     """The image of this cluster: "dshpc-slurm:nvidia"."""
     return f"{settings.container}:{gpu_type}"
-
-
-_WORKER = re.compile(r"^  slurm-\d+:\n.*?(?=^  slurm-\d+:\n|^\nvolumes:\n|\Z)", re.M | re.S)
-
-
-def parts(text: str) -> tuple[str, tuple[str, ...]]:
-    """A compose file without its workers, and the lines of each worker: each part carries a label of its
-    own, so that a node that comes or goes makes no other container anew."""
-    return _WORKER.sub("", text), tuple(found[0] for found in _WORKER.finditer(text))
-
-
-def part_of(text: str, container: str) -> str | None:
-    """The part that a container is made from; None of one that is none of these."""
-    main, workers = parts(text)
-    name = re.compile(rf'^    container_name: "{re.escape(container)}"$', re.M)
-    found = next((each for each in workers if name.search(each)), None)
-    return found or (main if re.search(r"-slurm-\d+$", container) is None else None)
-
-
-def rendered_label(text: str) -> str | None:
-    """The digest that a part of a compose file of ours carries in its label."""
-    found = re.search(rf'^ +{re.escape(RENDERED_LABEL)}: "([0-9a-f]+)"$', text, re.MULTILINE)
-    return found[1] if found else None
-
-
-def is_as_rendered(text: str) -> bool:
-    """Whether a compose file is one that we wrote and nobody has changed since: its label proves it."""
-    main, workers = parts(text)
-    return all(map(_is_labelled, (main, *workers)))
-
-
-def _is_labelled(part: str) -> bool:
-    label = rendered_label(part)
-    if label is None:
-        return False
-    blank = part.replace(f'{RENDERED_LABEL}: "{label}"', f'{RENDERED_LABEL}: ""')
-    return ownership.digest(blank)[:_LABEL_LENGTH] == label
-
-
-def work_folder(project: Path, settings: Settings) -> Path:
-    """The absolute work folder; raises DshpcError (usage) where it or the project cannot be mounted."""
-    if unfit_for_mount(str(project)):
-        raise usage_error(
-            f"The project folder {str(project)!r} cannot be mounted into a container.",
-            "Docker separates the parts of a mount by ':'.",
-            "Choose a folder without ':' and control characters: --dir DIR.",
-        )
-    try:
-        path = Path(settings.work).expanduser()
-    except RuntimeError:
-        raise usage_error(
-            f"The work folder {settings.work!r} names a home that is not known.",
-            "",
-            "Give the whole path: --work DIR.",
-        ) from None
-    path = path if path.is_absolute() else project / path
-    path = Path("/", *path.parts[1:])  # two slashes at the front would pass for another folder
-    text = str(path)
-    if ".." in path.parts:
-        path = path.resolve()
-        text = str(path)
-    if unfit_for_mount(text):
-        raise usage_error(
-            f"The work folder {text!r} cannot be mounted into a container.",
-            "Docker separates the parts of a mount by ':'.",
-            "Choose a folder without ':' and control characters: --work DIR.",
-        )
-    if hides_the_system(text):
-        raise usage_error(
-            f"The work folder must not be {text}.",
-            "It is mounted under the same path in the container and would hide the system there.",
-            "Choose a folder of your own: --work DIR.",
-        )
-    return path
 
 
 def compose_text(
@@ -137,9 +55,7 @@ def text_of(file: ComposeFile) -> str:
 
 
 def _with_label(file: ComposeFile, part: str) -> ComposeFile:
-    return replace(
-        file, labels={**file.labels, RENDERED_LABEL: ownership.digest(part)[:_LABEL_LENGTH]}
-    )
+    return replace(file, labels={**file.labels, RENDERED_LABEL: digest(part)})
 
 
 @dataclass(frozen=True)
@@ -165,20 +81,17 @@ def compose_file(
 
     Raises DshpcError where the setting isolation asks for what this machine cannot keep.
     """
-    refused = None
+    images = settings.containers == "on"
     if settings.isolation == "enforced":
-        images = settings.containers == "on"
         refused = isolation.refusal(facts.engine, plan, images=images)
-    if refused is not None:
-        raise refused
-    profiling = settings.amd_profiling == "yes"
-    gpu = gpu_stanza(
-        passthrough.handover,
-        facts.engine.compose.version if facts.engine.compose else None,
-        profiling=profiling,
-    )
+        if refused is not None:
+            raise refused
+    gpu = _gpu_stanza(passthrough, settings, facts)
     rights = isolation.rights(
-        settings.isolation, facts.engine, images=settings.containers == "on", profiling=profiling
+        settings.isolation,
+        facts.engine,
+        images=images,
+        profiling=settings.amd_profiling == "yes",
     )
     rights = _unlabelled(rights, settings, facts)
     if rights.seccomp:
@@ -194,18 +107,9 @@ def compose_file(
         pids_limit=pids_limit(settings, facts),
         log=log_bounds(settings, facts.engine),
         gpu_comment=(passthrough.reason, *gpu.comment.split("\n")[1:]),
-        environment={
-            **settings.container_env(),
-            "DSHPC_PREFIX": settings.prefix,
-            **_homes_inside(settings),
-            **lent.variables(settings.toolkits),
-            **_rest_inside(settings, facts),
-            **settings.place.to_env(),
-            **_left_out(settings, gpu.devices),
-            **gpu.environment,
-        },
+        environment=_environment(settings, gpu, rest=_rest_inside(settings, facts)),
         labels={PROJECT_LABEL: str(project), **gpus_label(plan), RENDERED_LABEL: ""},
-        volumes=(*_volumes(project, settings, facts), *gpu.volumes),
+        volumes=(*volumes.mounts(project, settings, facts), *gpu.volumes),
         gpu=gpu,
         rights=rights,
         ulimits=ulimits(facts),
@@ -221,11 +125,7 @@ def compose_file(
 def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts) -> ComposeFile:
     """The service of a worker: the controller's, but for its names, its place and its GPUs."""
     settings = worker.settings
-    gpu = gpu_stanza(
-        worker.passthrough.handover,
-        facts.engine.compose.version if facts.engine.compose else None,
-        profiling=settings.amd_profiling == "yes",
-    )
+    gpu = _gpu_stanza(worker.passthrough, settings, facts)
     gpu = with_profile(gpu) if whole.rights.seccomp else gpu
     number = settings.node.rpartition("-")[2]
     return replace(
@@ -233,21 +133,14 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
         service=f"slurm-{number}",
         container=f"{settings.container}-{number}",
         node=settings.node,
-        environment={
-            **settings.container_env(),
-            "DSHPC_PREFIX": settings.prefix,
-            **_homes_inside(settings),
-            **lent.variables(settings.toolkits),
-            **settings.place.to_env(),
-            **({} if whole.own_network else {SHARED_NETWORK: "1"}),
-            **_left_out(settings, gpu.devices),
-            **gpu.environment,
-        },
+        environment=_environment(
+            settings, gpu, network={} if whole.own_network else {SHARED_NETWORK: "1"}
+        ),
         labels={PROJECT_LABEL: str(project), RENDERED_LABEL: ""},
         volumes=(
             *(
                 f"{each}:ro" if each.startswith("key:") else each
-                for each in _volumes(project, settings, facts)
+                for each in volumes.mounts(project, settings, facts)
             ),
             *gpu.volumes,
         ),
@@ -255,6 +148,32 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
         build=None,
         ports=(),
     )
+
+
+def _gpu_stanza(passthrough: Passthrough, settings: Settings, facts: HostFacts) -> GpuStanza:
+    version = facts.engine.compose.version if facts.engine.compose else None
+    return gpu_stanza(passthrough.handover, version, profiling=settings.amd_profiling == "yes")
+
+
+def _environment(
+    settings: Settings,
+    gpu: GpuStanza,
+    *,
+    rest: Mapping[str, str] | None = None,
+    network: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """In an order that stays: another one would make each container anew."""
+    return {
+        **settings.container_env(),
+        "DSHPC_PREFIX": settings.prefix,
+        **_homes_inside(settings),
+        **lent.variables(settings.toolkits),
+        **(rest or {}),
+        **settings.place.to_env(),
+        **(network or {}),
+        **_left_out(settings, gpu.devices),
+        **gpu.environment,
+    }
 
 
 def has_machines_network(settings: Settings, facts: HostFacts) -> bool:
@@ -292,14 +211,6 @@ def _left_out(settings: Settings, handed: Sequence[str]) -> dict[str, str]:
     nodes = {item.split(":")[1] for item in handed if ":" in item}
     without = [file for file in simulated_device_files(settings.simulate) if file not in nodes]
     return {LEFT_OUT: ",".join(without)} if without else {}
-
-
-def gpus_label(plan: ClusterPlan) -> dict[str, str]:
-    """By which another cluster with the same GPUs is told; none where they are made up, or there is none."""
-    if plan.simulated or not plan.gres:
-        return {}
-    names = (gpu.uuid or gpu.pci_bus_id or ":".join(gpu.device_files) for gpu in plan.gpus)
-    return {GPUS_LABEL: ",".join(sorted({name for name in names if name}))}
 
 
 def profile_file(text: str) -> str:
@@ -346,50 +257,6 @@ def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
     # Fortran's jobs say `ulimit -s unlimited`; compose v1 takes that for a hard limit below the soft
     hard = _STACK if engine.compose and engine.compose.major == 1 else _UNLIMITED
     return {"memlock": (_UNLIMITED, _UNLIMITED), "stack": (_STACK, hard)}
-
-
-def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, ...]:
-    # SELinux keeps a container from files that are not labelled for containers
-    shared = ":z" if facts.platform.selinux == "enforcing" else ""
-    read_only = ":ro,z" if shared else ":ro"
-    work = work_folder(project, settings)
-    folders: tuple[str, ...] = (
-        f"{work}:{work}{shared}",
-        f"{project / METHODS}:{project / METHODS}{read_only}",
-    )
-    if settings.homes or settings.mounts or settings.toolkits:
-        # Without a label (see _unlabelled); what is mounted below another after it, or it would be hidden
-        more = (
-            *(f"{each}:{each}" for each in settings.homes),
-            *map(_mounted, settings.mounts),
-            *lent.mounts(settings.toolkits, beside=settings.mounts),
-            *_hidden(project, settings, read_only),
-        )
-        folders = tuple(sorted((*folders, *more), key=lambda each: each.split(":")[1].count("/")))
-    return (
-        f"{project / 'config'}:/config{read_only}",
-        *folders,
-        "state:/var/lib/dshpc/state",
-        "key:/var/lib/dshpc/key",
-        f"home:{HOMES}",
-    )
-
-
-def _hidden(project: Path, settings: Settings, read_only: str) -> tuple[str, ...]:
-    """What the cluster keeps for itself, covered where the project lies in what jobs see: keys of the
-    built-in engine's volumes are there."""
-    seen = (
-        *settings.homes,
-        *map(folder_of, settings.mounts),
-        *lent.sources(settings.toolkits),
-    )
-    if not any(lies_in(str(project), each) for each in seen):
-        return ()
-    return (f"{project / HIDDEN}:{project / OWN}{read_only}",)
-
-
-def _mounted(mount: str) -> str:
-    return f"{folder_of(mount)}:{mount}"
 
 
 def _unlabelled(rights: isolation.Rights, settings: Settings, facts: HostFacts) -> isolation.Rights:

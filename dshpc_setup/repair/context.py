@@ -14,7 +14,7 @@ from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import RUNTIME, Project
-from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.render.labels import PROJECT_LABEL
 from dshpc_setup.repair.choice import roots
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
 from dshpc_setup.repair.model import Host, NodeOutOfService

@@ -74,7 +74,7 @@ def fit_ids(machine: Machine, joining: Joining, kind: str) -> str | None:
             "This machine cannot be a node: all jobs of the cluster run as one user, root.",
             "The controller's user has no range of ids. Here those jobs would be root's.",
             (
-                "Give the controller's user a range of ids (/etc/subuid), and set its cluster up anew.",
+                "Give the controller's user a range of ids (/etc/subuid), and set its cluster up again.",
             ),
         )
     if way == "single" and not joining.one_user:

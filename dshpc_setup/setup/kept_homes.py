@@ -32,7 +32,7 @@ def copied(machine: Machine, container: str, reporter: Reporter) -> list[str]:
         why = plain(asked.stderr.strip() or f"it ended with {asked.code} ({asked.state})")
         return [
             f"It is not known what the cluster keeps of users' homes, and nothing was copied: {why}. Whoever "
-            "has files there goes on using them. Run configure-environment again."
+            "has files there keeps using them. Run configure-environment again."
         ]
     kept = _objects(asked.stdout)
     if not kept:
@@ -67,7 +67,7 @@ def _told(kept: dict[str, Any], answer: dict[str, Any] | None, jobs: Iterable[Ru
         begun = tuple(f"job {job.id}" for job in jobs if job.user == kept.get("name"))
         if begun:
             told += (
-                f" What {listed(begun, most=_NAMED)}, begun before, leaves in $HOME stays in the volume: "
+                f" What {listed(begun, most=_NAMED)}, started before, leaves in $HOME stays in the volume: "
                 f"{plain(str(kept.get('folder')))} in the container."
             )
         return told

@@ -20,7 +20,7 @@ from dshpc_setup.passthrough.words import describe_proof
 from dshpc_setup.plan import ClusterPlan, plan_cluster, refuse_too_many, wrong_settings
 from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import Project
-from dshpc_setup.render import stanza
+from dshpc_setup.render import volumes
 from dshpc_setup.settings import Settings, together
 from dshpc_setup.setup import (
     engine_choice,
@@ -109,7 +109,7 @@ class Configure:
         settings = read.settings
         if wrong := (*read.wrong, *wrong_settings(settings)):
             raise together(wrong)
-        work = stanza.work_folder(run.project.folder, settings)
+        work = volumes.work_folder(run.project.folder, settings)
         if run.options.replayed is None:
             self._work_place(work, settings)
             shared_folders.need_mounts(run.project.folder, settings)

@@ -20,7 +20,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project.folder import GPUS_LABEL
-from dshpc_setup.render import stanza
+from dshpc_setup.render.labels import gpus_label
 from dshpc_setup.settings import Settings
 from dshpc_setup.setup import engine_choice
 from dshpc_setup.setup.files_step import write
@@ -139,7 +139,7 @@ def verify_cluster(
 
 def look_beside(run: Run, settings: Settings, plan: ClusterPlan) -> None:
     """Other clusters with the same GPUs, and those of this folder."""
-    label = stanza.gpus_label(plan).get(GPUS_LABEL, "")
+    label = gpus_label(plan).get(GPUS_LABEL, "")
     asks = run.options.interactive
     try:
         for other in neighbours.sharing(run.machine, settings.container, label):

@@ -29,7 +29,7 @@ from dshpc_setup.project.folder import (
     Project,
     json_text,
 )
-from dshpc_setup.render import stanza
+from dshpc_setup.render import stanza, volumes
 from dshpc_setup.render.configuration import CONFIG_FILES, render_env, render_slurm
 from dshpc_setup.settings import Settings, applied
 from dshpc_setup.settings.places import folder_of
@@ -98,13 +98,13 @@ def write(
 
     The changes as they came about: what was edited since they were compared is kept.
     """
-    work = stanza.work_folder(project.folder, settings)
+    work = volumes.work_folder(project.folder, settings)
     make_folder(work, project.owner)
     try:
         workspace_folders.make(str(work))  # before a user of the work folder could
     except OSError as error:
         raise write_error(error, work / JOBS) from None
-    make_folder(project.folder / stanza.METHODS, project.owner)
+    make_folder(project.folder / volumes.METHODS, project.owner)
     seen = {"homes": list(settings.homes), "toolkits": list(settings.toolkits)}
     homes = {name: value for name, value in seen.items() if value}
     runtime: dict[str, object] = {

@@ -89,7 +89,7 @@ class Slurm:
         if "-j" in options and not asked.ok:
             none = slurm_releases.says("no_such_job").search(asked.text)
             return Answer(asked, () if none else None)
-        return Answer(asked, _read(job_states.parse, asked))
+        return Answer(asked, read(job_states.parse, asked))
 
     def gpus_by_kind(self, number: int, *, deadline_s: float) -> Answer[Mapping[str, int]]:
         """ "gpu:h100" -> how many a job has, or had: of one that has ended no more is known.
@@ -139,7 +139,7 @@ class Slurm:
         from dshpc_setup.slurm import holders
 
         asked = self.run("squeue", "--json", "-a", "-t", HOLDING, deadline_s=deadline_s)
-        return Answer(asked, _read(holders.parse, asked))
+        return Answer(asked, read(holders.parse, asked))
 
     def rows(
         self,
@@ -229,6 +229,9 @@ class Slurm:
 
     # Orders
 
+    def _update(self, what: str, *changes: str, deadline_s: float) -> CommandResult:
+        return self.run("scontrol", "update", what, *changes, deadline_s=deadline_s)
+
     def release(self, ids: Sequence[str], *, deadline_s: float) -> CommandResult:
         return self.run("scontrol", "release", ",".join(ids), deadline_s=deadline_s)
 
@@ -268,8 +271,7 @@ class Slurm:
 
     def update_jobs(self, ids: Sequence[str], change: str, *, deadline_s: float) -> CommandResult:
         """`change`: "starttime=now"."""
-        return self.run("scontrol", "update", f"jobid={','.join(ids)}", change,
-                        deadline_s=deadline_s)  # fmt: skip
+        return self._update(f"jobid={','.join(ids)}", change, deadline_s=deadline_s)
 
     def reserve(
         self, name: str, nodes: Sequence[str], for_s: int, *, deadline_s: float
@@ -288,70 +290,33 @@ class Slurm:
     def reserve_longer(
         self, name: str, nodes: Sequence[str], for_s: int, *, deadline_s: float
     ) -> CommandResult:
-        argv = ("scontrol", "update", f"reservationname={name}", f"nodes={','.join(nodes)}")
-        return self.run(*argv, f"endtime=now+{for_s}", deadline_s=deadline_s)
+        changes = (f"nodes={','.join(nodes)}", f"endtime=now+{for_s}")
+        return self._update(f"reservationname={name}", *changes, deadline_s=deadline_s)
 
     def delete_reservation(self, name: str, *, deadline_s: float) -> CommandResult:
         return self.run("scontrol", "delete", f"reservationname={name}", deadline_s=deadline_s)
 
-    # Accounting
-
-    def database(self, *, deadline_s: float) -> Answer[bool]:
-        """Whether slurmdbd answers and has its database; None where that cannot be asked."""
-        from dshpc_setup.slurm import associations
-
-        asked = self.run("sacctmgr", "ping", deadline_s=deadline_s)
-        told = asked.state == "present" and asked.code in (0, 1)
-        return Answer(asked, associations.is_up(asked.stdout) if told else None)
-
-    def associations(
-        self, cluster: str, *, deadline_s: float
-    ) -> Answer[tuple[frozenset[str], frozenset[str]]]:
-        """Accounts and users that may run jobs here."""
-        from dshpc_setup.slurm import associations
-
-        asked = self.run(*associations.list_argv(cluster), deadline_s=deadline_s)
-        return Answer(asked, _read(associations.parse, asked))
-
-    def add_account(self, cluster: str, *, deadline_s: float) -> CommandResult:
-        from dshpc_setup.slurm import associations
-
-        return self.run(*associations.add_account_argv(cluster), deadline_s=deadline_s)
-
-    def add_users(self, cluster: str, names: Sequence[str], *, deadline_s: float) -> CommandResult:
-        from dshpc_setup.slurm import associations
-
-        return self.run(*associations.add_users_argv(cluster, names), deadline_s=deadline_s)
-
-    def close_lost(self, cluster: str, *, deadline_s: float) -> CommandResult:
-        from dshpc_setup.slurm import associations
-
-        return self.run(*associations.close_lost_argv(cluster), deadline_s=deadline_s)
-
-    # Nodes
-
     def drain(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
-        argv = ("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
-        return self.run(*argv, deadline_s=deadline_s)
+        return self._update(
+            f"nodename={node}", "state=drain", f"reason={reason}", deadline_s=deadline_s
+        )
 
     def resume(self, node: str, *, deadline_s: float) -> CommandResult:
         return self.run(*resume_argv(node), deadline_s=deadline_s)
 
     def undrain(self, node: str, *, deadline_s: float) -> CommandResult:
         """As `resume`, and one that is down stays so."""
-        return self.run(
-            "scontrol", "update", f"nodename={node}", "state=undrain", deadline_s=deadline_s
-        )
+        return self._update(f"nodename={node}", "state=undrain", deadline_s=deadline_s)
 
     def take_down(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
         """Its jobs are queued again, or end: slurmctld takes it for dead."""
-        argv = ("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
-        return self.run(*argv, deadline_s=deadline_s)
+        return self._update(
+            f"nodename={node}", "state=down", f"reason={reason}", deadline_s=deadline_s
+        )
 
     def describe_node(self, node: str, text: str, *, deadline_s: float) -> CommandResult:
         """A word that slurmctld keeps with the node and gives to everybody who asks (Extra)."""
-        argv = ("scontrol", "update", f"nodename={node}", f"extra={text}")
-        return self.run(*argv, deadline_s=deadline_s)
+        return self._update(f"nodename={node}", f"extra={text}", deadline_s=deadline_s)
 
     def delete_node(self, node: str, *, deadline_s: float) -> CommandResult:
         """One that has registered itself."""
@@ -366,8 +331,7 @@ class Slurm:
 
     def set_partition(self, name: str, state: str, *, deadline_s: float) -> CommandResult:
         """`DOWN`: takes jobs, and none begins; `UP`. A start of slurmctld goes by slurm.conf again."""
-        argv = ("scontrol", "update", f"partitionname={name}", f"state={state}")
-        return self.run(*argv, deadline_s=deadline_s)
+        return self._update(f"partitionname={name}", f"state={state}", deadline_s=deadline_s)
 
     def delete_partition(self, name: str, *, deadline_s: float) -> CommandResult:
         return self.run("scontrol", "delete", f"partitionname={name}", deadline_s=deadline_s)
@@ -376,7 +340,8 @@ class Slurm:
         return self.run("scontrol", "reconfigure", deadline_s=deadline_s)
 
 
-def _read(parse: Callable[[str], T], asked: CommandResult) -> T | None:
+def read(parse: Callable[[str], T], asked: CommandResult) -> T | None:
+    """The value of an answer; None where there is none, or `parse` finds it malformed (ValueError)."""
     try:
         return parse(asked.stdout) if asked.ok else None
     except ValueError:

@@ -181,7 +181,7 @@ def test_a_short_job_of_another_machine_has_the_kinds_of_its_gpus(
 def test_a_driver_that_hangs_costs_its_samples_alone(
     sampler: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dshpc_setup.container.use_sampler._ASK_S", 1.0)
+    monkeypatch.setattr("dshpc_setup.container.use_sampler.ASK_S", 1.0)
     says(tmp_path, CARD.format(0, 10, 50, 1000), CARD.format(1, 10, 50, 1000),
          more="hang nvmlDeviceGetUtilizationRates 1\n")  # fmt: skip
     began = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.cluster import neighbours
 from dshpc_setup.observed.model import OtherCluster
 from dshpc_setup.project.folder import GPUS_LABEL
-from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.render.labels import PROJECT_LABEL
 from tests.unit.engine.fake import Answer, FakeMachine
 
 A, B = "GPU-a", "GPU-b"

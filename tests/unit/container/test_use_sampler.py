@@ -128,7 +128,7 @@ def test_a_gpu_of_which_the_offer_comes_later_is_named_then(lab: Lab) -> None:
 def test_those_that_cannot_be_named_hold_up_no_other(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dshpc_setup.container.use_sampler._MOST_IDS", 1)
+    monkeypatch.setattr("dshpc_setup.container.use_sampler.MOST_IDS", 1)
     lab.running[7] = (("two", "gpu:t4:1(IDX:0)"),)
     lab.after(15)
     lab.running[8] = (("one", ""), ("two", "gpu:t4:1(IDX:0)"))

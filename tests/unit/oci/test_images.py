@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.oci import bundle, packing, runtime, sif, words
+from dshpc_setup.oci import bundle, entering, packing, runtime, sif, words
 from dshpc_setup.oci.model import Fault, ImageError, Start
 from tests.integration import hand_images as hand
 from tests.integration.hand_images import folder, layer, link, member
@@ -396,10 +396,10 @@ MOUNTS = "\n".join(
 
 def test_which_folders_of_the_node_are_data() -> None:
     wanted = ["/data sets", "/home", "/lab", "/opt/mine", "/var/lib/dshpc/home"]
-    assert runtime.folders_of_data(MOUNTS, "/home/ada") == wanted
-    assert runtime.folders_of_data("", "/home/ada") == ["/home/ada"]
+    assert entering.folders_of_data(MOUNTS, "/home/ada") == wanted
+    assert entering.folders_of_data("", "/home/ada") == ["/home/ada"]
     line = "1 1 0:1 / /opt/driver/libcuda.so.1 rw - ext4 x rw"
-    assert runtime.places_of_driver(line)[-1] == "/opt/driver"
+    assert entering.places_of_driver(line)[-1] == "/opt/driver"
 
 
 def test_the_jobs_variables_win_but_for_places() -> None:
@@ -412,8 +412,8 @@ def test_the_jobs_variables_win_but_for_places() -> None:
     image = {"env": ["PATH=/image", "CUDA_VISIBLE_DEVICES=none", "NEW=1", "BROKEN"]}
     runtime.lay_over(job, image, has_driver=True)
     assert job == {
-        "PATH": f"/image:{runtime.DRIVER}", "CUDA_VISIBLE_DEVICES": "0", "NEW": "1",
-        "LD_LIBRARY_PATH": runtime.DRIVER,
+        "PATH": f"/image:{entering.DRIVER}", "CUDA_VISIBLE_DEVICES": "0", "NEW": "1",
+        "LD_LIBRARY_PATH": entering.DRIVER,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dshpc_setup.plan import plan_cluster, wrong_settings
 from dshpc_setup.plan.model import OWNED_NODE, OWNERS, SHARED_NODE
 from dshpc_setup.render import stanza
 from dshpc_setup.render.configuration import render_slurm
+from dshpc_setup.render.labels import is_as_rendered
 from dshpc_setup.settings import Place, Settings, load
 from tests.unit.render.test_workers import FACTS, NONE
 
@@ -25,7 +26,7 @@ def service(settings: Settings) -> dict[str, Any]:
     text = stanza.compose_text(
         Path("/home/ada/lab"), settings, FACTS, plan, NONE, "lab-slurm:none", None
     )
-    assert stanza.is_as_rendered(text)
+    assert is_as_rendered(text)
     found = yaml.safe_load(text)["services"]["slurm"]
     assert isinstance(found, dict)
     return found

@@ -28,7 +28,9 @@ from dshpc_setup.plan import ClusterPlan, GresLine
 from dshpc_setup.podman_client import service as podman_service
 from dshpc_setup.render.configuration import render_env
 from dshpc_setup.render.gpu_stanza import NO_PROFILING, PROFILING_REASON
-from dshpc_setup.render.stanza import compose_text, gpus_label, ulimits, work_folder
+from dshpc_setup.render.labels import gpus_label
+from dshpc_setup.render.stanza import compose_text, ulimits
+from dshpc_setup.render.volumes import work_folder
 from dshpc_setup.settings import load
 
 FACTS = HostFacts(

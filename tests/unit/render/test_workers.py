@@ -16,6 +16,7 @@ from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import most_nodes, plan_cluster, refuse_too_many
 from dshpc_setup.render import stanza
 from dshpc_setup.render.configuration import render_slurm
+from dshpc_setup.render.labels import is_as_rendered, part_of, parts, rendered_label
 from dshpc_setup.settings import load
 
 FACTS = HostFacts(
@@ -85,9 +86,9 @@ def test_a_node_that_comes_or_goes_changes_no_other() -> None:
 
 def test_it_is_known_as_ours_until_somebody_edits_any_node() -> None:
     text = written("3")
-    assert stanza.is_as_rendered(text)
-    assert stanza.is_as_rendered(written("1"))
-    main, workers = stanza.parts(text)
+    assert is_as_rendered(text)
+    assert is_as_rendered(written("1"))
+    main, workers = parts(text)
     assert len(workers) == 2
     for part in (main, *workers):
         assert part.splitlines()[-1] in text
@@ -96,18 +97,18 @@ def test_it_is_known_as_ours_until_somebody_edits_any_node() -> None:
         ('shm_size: "1g"', "shm_size: 9g"),
     ):
         assert old in text
-        assert not stanza.is_as_rendered(text.replace(old, new))
+        assert not is_as_rendered(text.replace(old, new))
     last = text.rindex(old)
-    assert not stanza.is_as_rendered(text[:last] + new + text[last + len(old) :])
+    assert not is_as_rendered(text[:last] + new + text[last + len(old) :])
 
 
 def test_the_part_of_a_container() -> None:
     text = written("3")
-    main, workers = stanza.parts(text)
-    assert stanza.part_of(text, "dshpc-slurm") == main
-    assert stanza.part_of(text, "dshpc-slurm-3") == workers[1]
-    assert stanza.part_of(text, "dshpc-slurm-4") is None
-    labels = [stanza.rendered_label(part) for part in (main, *workers)]
+    main, workers = parts(text)
+    assert part_of(text, "dshpc-slurm") == main
+    assert part_of(text, "dshpc-slurm-3") == workers[1]
+    assert part_of(text, "dshpc-slurm-4") is None
+    labels = [rendered_label(part) for part in (main, *workers)]
     assert len(set(labels)) == 3
 
 
@@ -159,8 +160,8 @@ def test_nodes_that_share_the_machines_network_come_and_go_without_the_controlle
 ) -> None:
     two = written("none,h100", facts, slurm_ports="7001,7002,7003,7004")
     three = written("none,h100,h100", facts, slurm_ports="7001,7002,7003,7004,7005")
-    assert stanza.parts(two)[0] == stanza.parts(three)[0]
-    assert stanza.parts(two)[1][0].split() == stanza.parts(three)[1][0].split()
+    assert parts(two)[0] == parts(three)[0]
+    assert parts(two)[1][0].split() == parts(three)[1][0].split()
     ports = [each["environment"]["DSHPC_SLURM_PORTS"] for each in services(three).values()]
     assert ports == ["7001,7002,7003", "7001,7004,7003", "7001,7005,7003"]
     shared = [each["environment"].get("DSHPC_SHARED_NETWORK") for each in services(three).values()]

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.slurm import associations
+from dshpc_setup.slurm.client import Slurm
+from tests.unit.engine.fake import Answer, FakeMachine
 
 
 @given(st.lists(st.text(max_size=12), max_size=5))
@@ -14,8 +16,10 @@ def test_no_name_says_more_than_itself(names: list[str]) -> None:
     told = associations.nameable(names)
     assert set(told) <= set(names)
     if told:
-        argv = associations.add_users_argv("lab", told)
-        (word,) = (each for each in argv if each.startswith("name="))
+        asked = associations.add_users(
+            Slurm(FakeMachine(commands={"sacctmgr": Answer()})), "lab", told, deadline_s=1
+        )
+        (word,) = (each for each in asked.argv if each.startswith("name="))
         assert word.removeprefix("name=").split(",") == list(told)
         assert not set("[]='\" \n") & set(word.removeprefix("name="))
 
