@@ -87,7 +87,8 @@ def start(machine: Machine, wanted: Wanted, deadline_s: float = 150.0) -> tuple[
         program = [sys.executable, "-I", "-c", _PROGRAM, top, str(run)]
         daemon = None
         if wanted.restart:
-            daemon = units.start(machine, run, program, rights.current_user())
+            user = rights.current_user()
+            daemon = units.start(machine, run, program, user, with_machine=True)
         if daemon is None:
             pid = machine.start_daemon(program, log=str(run / "supervisor.log"))
             daemon = processes.of(pid)
@@ -177,6 +178,7 @@ def remove(machine: Machine, run: Path, ids: Ids) -> None:
             "The container still runs: its folder cannot be removed.", str(run), ("Stop it first.",)
         )
     _end_remains(run)
+    units.forget(machine, run, rights.current_user())
     trees.remove(machine, ids, run)
 
 

@@ -6,8 +6,10 @@ like: what could not be asked is told as that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,6 +46,10 @@ _T = TypeVar("_T")
 
 DEADLINE_S = 9.5  # of all of it
 _FACTS_S = 7.0  # of the machine: what is asked after it has the rest
+_BUSY, _SLOW_TAKES = (
+    40.0,
+    3.0,
+)  # per cent; times as long as all is asked once more on such a machine
 
 
 def examine(machine: Machine, project: Project | None, early: Early | None = None) -> CheckInput:
@@ -63,14 +69,20 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
     usable = None if wrong else settings
     deadline_s = DEADLINE_S * inspecting.patience(project.runtime() if project else {})
     deadline_s += other_nodes.more_s(project)
-    questions: dict[str, Callable[[Say], None]] = {
-        "machine": lambda say: _machine(machine, seen, project, usable, say)
-    }
-    if project is not None:
-        questions["cluster"] = lambda say: say(
-            cluster.look(machine, project, deadline_s - 0.5, early)
-        )
-    ended = machine.apart(questions, deadline_s=deadline_s, meanwhile=catalogue)
+
+    def questions(early: Early | None, slow: float = 1.0) -> dict[str, Callable[[Say], None]]:
+        asked: dict[str, Callable[[Say], None]] = {
+            "machine": partial(_machine, machine, seen, project, usable, slow=slow)
+        }
+        if project is not None:
+            asked["cluster"] = lambda say: say(
+                cluster.look(machine, project, deadline_s * slow - 0.5, early, slow=slow)
+            )
+        return asked
+
+    ended = machine.apart(questions(early), deadline_s=deadline_s, meanwhile=catalogue)
+    if _gave_up(ended) and _is_busy(machine):
+        ended = machine.apart(questions(None, _SLOW_TAKES), deadline_s=deadline_s * _SLOW_TAKES)
     from dshpc_setup.engine import daemon
     from dshpc_setup.passthrough import Passthrough
 
@@ -90,6 +102,20 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
 
     known = known_of(machine, facts, settings, observed, proof)
     return replace(known, driver_files=_last(ended["machine"], DriverFiles))
+
+
+def _gave_up(ended: Mapping[str, Ended]) -> bool:
+    """Whether an answer of the engine or of the cluster did not come."""
+    facts, seen = _last(ended["machine"], HostFacts), _clusters(ended.get("cluster"), None)
+    silent = facts is None or facts.engine.state == "timeout"
+    return silent or bool(seen.cluster is not None and seen.cluster.problem)
+
+
+def _is_busy(machine: Machine) -> bool:
+    """Whether something here has waited for a CPU for much of the last seconds (the kernel's
+    Documentation/accounting/psi.rst): an answer that has not come is late then, and not missing."""
+    told = re.search(r"^some avg10=([0-9.]+)", machine.read("/proc/pressure/cpu").text or "")
+    return told is not None and float(told[1]) >= _BUSY
 
 
 def with_inside(known: CheckInput, asked: Ended) -> CheckInput:
@@ -198,17 +224,23 @@ def _of_projects_engine(facts: HostFacts, project: Project | None) -> HostFacts:
 
 
 def _machine(
-    machine: Machine, seen: Machine, project: Project | None, settings: Settings | None, say: Say
+    machine: Machine,
+    seen: Machine,
+    project: Project | None,
+    settings: Settings | None,
+    say: Say,
+    *,
+    slow: float = 1.0,
 ) -> None:
     """The facts, and beside each other what is asked once these are known.
 
-    `settings` are None where those of the project cannot be used.
+    `settings` are None where those of the project cannot be used; all may take `slow` times as long.
     """
-    patience = inspecting.patience(project.runtime() if project else {})
+    patience = slow * inspecting.patience(project.runtime() if project else {})
     more_s = other_nodes.more_s(project)  # the other nodes are asked at the same time
     until = machine.clock() + DEADLINE_S * patience + more_s
-    facts = probes.gather(seen, deadline_s=_FACTS_S)
-    if facts.engine.state == "timeout" and (patience > 1 or more_s):
+    facts = probes.gather(seen, deadline_s=_FACTS_S * slow)
+    if facts.engine.state == "timeout" and slow == 1 and (patience > 1 or more_s):
         say(facts)  # should the machine not answer at all now
         left_s = until - machine.clock() - (DEADLINE_S - _FACTS_S)
         facts = probes.gather(seen, deadline_s=left_s)

@@ -44,11 +44,17 @@ def is_inside(machine: Machine) -> bool:
 
 
 def look(
-    machine: Machine, project: Project, deadline_s: float, early: Early | None = None
+    machine: Machine,
+    project: Project,
+    deadline_s: float,
+    early: Early | None = None,
+    *,
+    slow: float = 1.0,
 ) -> Observed:
     """Its status, its container, what that says of itself, within the deadline.
 
-    `early`: what is not asked again. What the container is being asked comes by `with_inside`.
+    `early`: what is not asked again. What the container is being asked comes by `with_inside`. Each
+    question may take `slow` times as long.
     """
     early = early or Early()
     name = project.runtime().get("container")
@@ -56,7 +62,8 @@ def look(
         return Observed()
     until = machine.clock() + deadline_s
     machine = inspecting_once(machine, early.container)
-    near = with_deadline(machine, min(_command_s(project), earlier(deadline_s)))
+    command_s = slow * _command_s(project)
+    near = with_deadline(machine, min(command_s, earlier(deadline_s)))
     try:
         found = _ours(near, project, name)
     except DshpcError as error:
@@ -68,7 +75,7 @@ def look(
             inside_problem=f"There is no container {name}.",
         )
     left_s = max(_LEAST_S, until - machine.clock())
-    return _found(machine, project, found, left_s, asking=early.asking)
+    return _found(machine, project, found, left_s, command_s, asking=early.asking)
 
 
 def _command_s(project: Project) -> float:
@@ -98,10 +105,15 @@ def unanswered(project: Project | None, problem: str) -> Observed:
 
 
 def _found(
-    machine: Machine, project: Project, found: Container, deadline_s: float, *, asking: bool
+    machine: Machine,
+    project: Project,
+    found: Container,
+    deadline_s: float,
+    command_s: float,
+    *,
+    asking: bool,
 ) -> Observed:
     """All questions about a container that is there, at the same time; `asking`: it is being asked."""
-    command_s = _command_s(project)
     near = with_deadline(machine, min(command_s, earlier(deadline_s)))
     questions: dict[str, Callable[[Say], None]] = {
         "status": lambda say: say(_status(at_once(near, found, command_s), project, found)),
@@ -109,7 +121,7 @@ def _found(
     }
     running = found.status == "running"
     if running and not asking:
-        inside_s = earlier(min(INSIDE_S * patience(project.runtime()), deadline_s))
+        inside_s = earlier(min(INSIDE_S / COMMAND_S * command_s, deadline_s))
         questions["inside"] = lambda say: say(ask_inside(machine, found.name, inside_s))
     questions["others"] = lambda say: say(
         other_nodes.look(machine, project, found.name, deadline_s)
@@ -132,6 +144,8 @@ def with_inside(observed: Observed, asked: Ended) -> Observed:
     inside, problem = None, _why(asked)
     for answer in asked.items[:1]:
         inside, problem = said_inside(answer, seen.name)
+    if inside is None and observed.inside is not None:
+        return observed  # it was asked again
     if inside is not None:
         inside = replace(inside, errors=errors_of(seen.log))
     return replace(observed, inside=inside, inside_problem=problem or None)

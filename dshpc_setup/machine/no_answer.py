@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
+
 from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
 
 _SHOWN = 3  # words of a command line that name it
+_LONGEST_SHOWN = 60  # of one: a script is none
 
 AGAIN = (
     "See what keeps this machine busy: uptime",
@@ -43,7 +47,11 @@ def in_words(done: CommandResult, name: str = "") -> str:
     if name:
         shown = name
     elif within := DOCKER.within(words):
-        shown = f"{' '.join(within[1][:_SHOWN])} in {within[0]}"
+        shown = f"{_first(within[1])} in {within[0]}"
     else:
-        shown = " ".join(words[:_SHOWN])
+        shown = _first(words)
     return f"{shown} did not answer within {max(1, round(done.ms / 1000))} s"
+
+
+def _first(words: Sequence[str]) -> str:
+    return " ".join(takewhile(lambda word: len(word) <= _LONGEST_SHOWN, words[:_SHOWN]))

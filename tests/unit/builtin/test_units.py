@@ -71,6 +71,51 @@ def test_a_manager_that_refuses_leaves_it_to_a_process_of_its_own() -> None:
     assert units.start(asked, RUN, ["python3"], "ada") is None
 
 
+def kept(home: Path, enable: Answer) -> FakeMachine:
+    told = "env XDG_RUNTIME_DIR=/run/user/1000 systemctl --user"
+    return FakeMachine(
+        uid=1000,
+        env={"PATH": "/usr/bin", "HOME": str(home), "XDG_CONFIG_HOME": "/elsewhere"},
+        files=dict(HERE),
+        programs={"systemd-run"},
+        commands={f"{told} enable": enable, "env": Answer("0\n")},
+    )
+
+
+def verbs(asked: FakeMachine) -> list[str]:
+    words = ([word for word in line[2:] if not word.startswith("--")] for line in asked.ran)
+    return [first if first == "systemd-run" else second for first, second, *_ in words]
+
+
+def test_one_that_starts_with_the_machine_has_a_file_until_it_is_removed(tmp_path: Path) -> None:
+    asked = kept(tmp_path, Answer())
+    units.start(asked, RUN, ["python3", "x y"], "ada", with_machine=True)
+    file = tmp_path / ".config/systemd/user" / units.name_of(RUN)
+    lines = file.read_text().splitlines()
+    assert 'ExecStart="python3" "x y"' in lines
+    assert f"ConditionPathIsDirectory={RUN}" in lines
+    assert f'Environment="HOME={tmp_path}"' in lines
+    assert "Restart=on-failure" in lines
+    assert lines[-1] == "WantedBy=default.target"
+    assert verbs(asked) == ["stop", "daemon-reload", "enable", "show"]
+    units.forget(asked, RUN, "ada")
+    assert not file.exists()
+    assert verbs(asked)[4:] == ["disable", "daemon-reload"]
+    units.forget(asked, RUN, "ada")
+    assert len(asked.ran) == 6
+
+
+def test_where_its_manager_does_not_take_the_file_it_is_a_transient_unit(tmp_path: Path) -> None:
+    asked = kept(tmp_path, Answer(code=1, stderr="Unit file does not exist."))
+    units.start(asked, RUN, ["python3"], "ada", with_machine=True)
+    assert not list((tmp_path / ".config/systemd/user").iterdir())
+    assert "systemd-run" in verbs(asked)
+    other = kept(tmp_path / "file", Answer())
+    (tmp_path / "file").write_text("")
+    units.start(other, RUN, ["python3"], "ada", with_machine=True)
+    assert verbs(other) == ["stop", "systemd-run", "show"]
+
+
 @given(
     program=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))), name=st.text()
 )
@@ -89,3 +134,29 @@ def test_a_unit_s_name_is_one_whatever_the_folder(name: str) -> None:
     assert unit == units.name_of(Path("/p") / name)
     assert unit.startswith("dshpc-")
     assert unit.removesuffix(".service").replace("-", "").isalnum()
+
+
+def unquoted(text: str) -> list[str]:
+    """The words of a line as systemd.syntax(7) has them: each in double quotes."""
+    words, at = [], 0
+    while at < len(text):
+        assert text[at] == '"', text[at:]
+        at, word = at + 1, ""
+        while text[at] != '"':
+            escaped = text[at] == "\\"
+            word += {"n": "\n"}.get(text[at + 1], text[at + 1]) if escaped else text[at]
+            at += 2 if escaped else 1
+        words.append(word)
+        at += 2
+    return words
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1))
+def test_any_word_in_the_file_reaches_the_program_as_it_is(program: list[str]) -> None:
+    lines = units.text(program, RUN, [], user=True).split("\n")
+    (line,) = [each for each in lines if each.startswith("ExecStart=")]
+    words = unquoted(line.removeprefix("ExecStart="))
+    for mark in "%$":
+        assert all(word.replace(mark * 2, "").count(mark) == 0 for word in words)
+        words = [word.replace(mark * 2, mark) for word in words]
+    assert words == program

@@ -26,7 +26,7 @@ from dshpc_setup.machine import CommandResult, Ended
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed import stored
 from dshpc_setup.observed.cluster_status import ClusterStatus
-from dshpc_setup.observed.model import Daemon, Disk, Inside, KernelLog, Observed
+from dshpc_setup.observed.model import ContainerSeen, Daemon, Disk, Inside, KernelLog, Observed
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm.paths import Paths
 from tests.unit.cluster.conftest import GONE, INSPECT
@@ -268,6 +268,12 @@ def test_a_controller_that_hangs_is_a_problem_of_its_own(project: Project) -> No
         "sinfo did not answer within 1 s",
     )
     assert found.inside is not None
+
+
+def test_an_answer_of_the_second_time_is_kept() -> None:
+    seen = Observed(container=ContainerSeen("p-slurm", "running"), inside=INSIDE)
+    late = Ended("timeout", (), None, 7000.0)
+    assert cluster.with_inside(seen, late) == seen
 
 
 class Hanging(Timed):

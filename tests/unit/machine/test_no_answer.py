@@ -168,6 +168,9 @@ def test_the_words_name_the_program_and_the_time_that_it_had() -> None:
     assert in_words(inside) == "dshpc-node status in c did not answer within 30 s"
     other = CommandResult(("docker", "compose", "version", "--short"), "timeout", None, "", "", 5e3)
     assert in_words(other) == "docker compose version did not answer within 5 s"
+    script = ("docker", "exec", "c", "sh", "-c", "{ sinfo; } 2>&1\n" * 9)
+    whole = in_words(CommandResult(script, "timeout", None, "", "", 4e3))
+    assert whole == "sh -c in c did not answer within 4 s"
 
 
 # --- what else tells of a plugin
