@@ -22,7 +22,7 @@ from dshpc_setup.files.ownership import digest
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus
 from dshpc_setup.observed.model import OtherCluster
 from dshpc_setup.project.folder import Project
-from dshpc_setup.render.stanza import VOLUMES
+from dshpc_setup.render.volumes import VOLUMES
 from dshpc_setup.slurm.client import parse_config
 from dshpc_setup.slurm.nodes import Node, parse_gres, parse_line, parse_rows
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
@@ -545,7 +545,7 @@ def test_status_as_json(project: Project) -> None:
     ("change", "code", "said"),
     [
         ({INSPECT: NONE}, Exit.ERROR, "is down"),
-        ({"docker exec p-slurm dshpc-node": Answer("{}", 3)}, Exit.INCOMPLETE, "not begun yet"),
+        ({"docker exec p-slurm dshpc-node": Answer("{}", 3)}, Exit.INCOMPLETE, "not started yet"),
         (
             {"docker exec p-slurm dshpc-node": Answer('{"phase": "starting: key"}', 3)},
             Exit.INCOMPLETE,
