@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
+
+
+def name_of(number: int) -> str:
+    """ "SIGKILL"; "signal 40" for one of those that have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @contextlib.contextmanager
@@ -28,6 +35,8 @@ def held_back() -> Iterator[None]:
     For what must not be cut in two, as the start of a process: between its fork and the return of Popen
     nobody knows it, and nobody would end it.
     """
+    import threading  # which jobs' launcher, that asks for a name alone, does without
+
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are handled in the main thread alone
         return

@@ -104,7 +104,7 @@ def again(
     *,
     interactive: bool,
 ) -> Mapping[str, Added | DshpcError]:
-    """Nodes that were added from here join anew, one after the other, by the way that they were added; by
+    """Nodes that were added from here join again, one after the other, by the way that they were added; by
     node, what became of it. `only`: of these nodes, those that were."""
     done: dict[str, Added | DshpcError] = {}
     for node, way in added.read(project).items():

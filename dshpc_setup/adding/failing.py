@@ -30,7 +30,7 @@ def lost(host: Host, said: str) -> DshpcError:
         said.strip(),
         (
             host.look("See whether it answers", "true"),
-            "Then run this again. The other side ends by itself, and removes what it had begun.",
+            "Then run this again. The other side ends by itself, and removes what it had started.",
         ),
         Exit.INCOMPLETE,
     )
@@ -44,7 +44,7 @@ def not_connected(host: Host, done: CommandResult, *, interactive: bool) -> Dshp
     elif re.search(r"IDENTIFICATION HAS CHANGED|host key .* has changed", said, re.I):
         brief = f"{host.name} has another host key than before: ssh does not connect."
         steps = (
-            "The machine was set up anew, or another one answers in its place: ask who looks after it.",
+            "The machine was reinstalled, or another one answers in its place: ask who looks after it.",
             Fix("If it is right, forget the old key", f"ssh-keygen -R {_known_as(host)}"),
             Fix("Then look at the new one, and accept it", host.typed("true"), step="after"),
         )

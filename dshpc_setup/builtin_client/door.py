@@ -13,7 +13,6 @@ from dshpc_setup.machine import CommandResult, Machine, Reply
 from dshpc_setup.machine.changed import Changed
 
 _DOCKER = engine_client.DOCKER.program[0]
-_ENV = "env"
 COMPOSE = "2.0.0"
 """The version of Docker Compose whose words `compose` takes."""
 _Answer = tuple[int, str, str]

@@ -213,7 +213,7 @@ class Session:
             if done:
                 del self._pending[pid]
                 if status != 0:
-                    return  # it has not begun yet, or has ended: nothing to stop
+                    return  # it has not started yet, or has ended: nothing to stop
                 break
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGSTOP)

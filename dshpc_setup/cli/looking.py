@@ -159,7 +159,7 @@ def dashboard(
         str | None, _for_others("--login-from", "ADDRESS[,...]", "The proxy's addresses.")
     ] = None,
     name: Annotated[
-        str | None, _for_others("--name", "HOST[,...]", "Host as it stands in browsers' addresses.")
+        str | None, _for_others("--name", "HOST[,...]", "Host as in browsers' addresses.")
     ] = None,
     proxy_ca: Annotated[
         str | None,

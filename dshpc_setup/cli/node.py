@@ -157,7 +157,7 @@ def node_add(
         bool,
         typer.Option(
             "--again",
-            help="All machines that were added from here join anew: after a new key, or where this machine "
+            help="All machines that were added from here join again: after a new key, or where this machine "
             "has another address.",
         ),
     ] = False,
@@ -208,7 +208,7 @@ def node_add(
 
 
 def join_again(machine: Machine, project: Project, rotated: Rotated) -> Exit:
-    """Of nodes that a new key has cut off, those that were added from here join anew, and what was done is
+    """Of nodes that a new key has cut off, those that were added from here join again, and what was done is
     told; whether all did."""
     ways = added.read(project)
     mine = tuple(node for node in rotated.cut_off if node in ways)
@@ -228,9 +228,9 @@ def _again(machine: Machine, project: Project, nodes: Collection[str]) -> Exit:
     failed = {node: each for node, each in done.items() if isinstance(each, DshpcError)}
     for node, each in done.items():
         if not isinstance(each, DshpcError):
-            print(f"Joined anew: {node}, {each.state}: {each.proof}.")
+            print(f"Joined again: {node}, {each.state}: {each.proof}.")
     for node, error in failed.items():
-        print_error(replace(error, brief=f"{node} has not joined anew: {error.brief}"))
+        print_error(replace(error, brief=f"{node} has not joined again: {error.brief}"))
     return Exit.INCOMPLETE if failed else Exit.OK
 
 

@@ -122,7 +122,7 @@ def join_anew() -> tuple[Fix, ...]:
     return (
         Fix("Have a token made, on the controller's machine", "dshpc node token --once"),
         Fix(
-            "Then join anew, here",
+            "Then join again, here",
             "configure-environment --yes --no-build --join TOKEN",
             step="after",
         ),
@@ -146,13 +146,13 @@ def explained() -> Iterator[None]:
 
 
 def settle(paths: Paths) -> None:
-    """The key that it has joined anew with is in force."""
+    """The key that it has joined again with is in force."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{paths.state}/{_ANEW}")
 
 
 def take_up(machine: Machine, paths: Paths) -> bool:
-    """Another key than before is in force on a node that has joined anew, and jobs there go on; False where
+    """Another key than before is in force on a node that has joined again, and jobs there go on; False where
     a start of the container is needed for it."""
     if (status.read(paths) or {}).get("phase") != "ready":
         return False

@@ -52,5 +52,5 @@ def prepare(
 def _not_up(why: str) -> str:
     return (
         f"GPUs are shared by time, and the percentages of gres/mps are not enforced: {PROGRAM} is not "
-        f"up, {why}. What it says stands in the container's log and in /run/dshpc/mps/log."
+        f"up, {why}. What it says is in the container's log and in /run/dshpc/mps/log."
     )

@@ -65,7 +65,7 @@ def foreign_error(paths: Paths, candidate: Candidate) -> DshpcError | None:
         f"The state volume belongs to the cluster {owner}, and this one is called {name}.",
         f"{folder}/clustername says {saved}; slurmctld takes over no queue of another cluster.",
         (
-            Fix("To go on with its queue and users", f"configure-environment --prefix {owner}"),
+            Fix("To keep using its queue and users", f"configure-environment --prefix {owner}"),
             Fix(
                 "To begin with an empty queue, take the saved state out of the volume",
                 f"dshpc exec --root -- mv {folder} {folder}.{owner}",

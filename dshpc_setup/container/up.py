@@ -199,6 +199,6 @@ def _port_taken(port: int) -> DshpcError:
 def _did_not_come_up(program: str) -> DshpcError:
     return DshpcError(
         f"{program} does not come up.",
-        f"Its configuration was accepted; what {program} says stands in the container's log.",
+        f"Its configuration was accepted; what {program} says is in the container's log.",
         (Fix("See", "dshpc logs", step="look"),),
     )

@@ -143,10 +143,10 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
     if there and not fresh:
         raise DshpcError(
             f"Node {node} has {what} now, and jobs run there: {', '.join(there)}.",
-            "It must register anew, which would end them.",
+            "It must register again, which would end them.",
             (Fix("Wait until they have ended, then run this again", "dshpc squeue"),),
         )
-    run.status.say(f"Node {node} has {what} than before: it registers anew.")
+    run.status.say(f"Node {node} has {what} than before: it registers again.")
     if there:
         jobs.tidy_queue(machine, node, fresh=True)
     slurm = Slurm(machine)
@@ -155,7 +155,7 @@ def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:
     while not (done := slurm.delete_node(node, deadline_s=_ASK_S)).ok:
         if time.monotonic() >= until:
             raise DshpcError(
-                f"Node {node} has {what} than before and cannot register anew.",
+                f"Node {node} has {what} than before and cannot register again.",
                 done.text,
                 (Fix("See what runs there", f"dshpc squeue -w {node}", step="look"),),
             )

@@ -65,7 +65,7 @@ def proxy(header: str, addresses: str, names: str) -> Proxy:
         raise usage_error(
             f"--name {names}: that is no host's name.",
             "",
-            "As it stands in the browser's address: --name gpu.example.org",
+            "As in the browser's address: --name gpu.example.org",
         )
     return Proxy(header.lower(), networks, found)
 

@@ -160,7 +160,7 @@ def _groups(known: CheckInput) -> Verdict:
             read, *denied, fix=remedies.amd_groups(known.facts)[1:],
         )  # fmt: skip
     return note(
-        "This user may not open /dev/kfd: jobs may all the same, as the engine opens it as root and "
+        "This user may not open /dev/kfd: jobs may, as the engine opens it as root and "
         "hands over the groups, but programs outside the cluster see no AMD GPU.",
         read, *denied, fix=remedies.amd_groups(known.facts)[1:],
         title="This user may not open AMD's device nodes",

@@ -43,7 +43,7 @@ def in_plan(known: CheckInput, gpu: GpuDevice) -> bool:
 
 
 USE_IT = Fix(
-    "Or give it to jobs all the same",
+    "Or give it to jobs anyway",
     "configure-environment --unhealthy-gpus use",
     step="alternative",
 )
@@ -52,7 +52,7 @@ USE_IT = Fix(
 def given_out(known: CheckInput, gpus: Sequence[GpuDevice]) -> str:
     """Whether jobs get those GPUs, which their own firmware or driver calls broken, by the setting."""
     if any(in_plan(known, gpu) for gpu in gpus):
-        return "Jobs get it all the same, by the setting unhealthy_gpus: use."
+        return "Jobs get it anyway, by the setting unhealthy_gpus: use."
     return "Jobs do not get it."
 
 

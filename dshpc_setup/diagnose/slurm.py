@@ -50,7 +50,7 @@ def _start(known: CheckInput) -> Verdict:
         return in_its_words(
             "The container started, and the cluster in it did not.", found.failure, known
         )
-    return fine(found.phase or "not begun yet")
+    return fine(found.phase or "not started yet")
 
 
 def _starting(known: CheckInput) -> Verdict:
@@ -58,7 +58,7 @@ def _starting(known: CheckInput) -> Verdict:
     if found.phase == "ready" or found.problem:
         return fine()
     how = Fix("See how it goes", "dshpc status", step="look")
-    return warning("The cluster is still starting.", found.phase or "not begun yet", fix=(how,))
+    return warning("The cluster is still starting.", found.phase or "not started yet", fix=(how,))
 
 
 def _takes_jobs(known: CheckInput) -> Verdict:

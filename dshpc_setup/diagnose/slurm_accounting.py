@@ -35,8 +35,8 @@ def _answers(known: CheckInput, inside: Inside) -> Verdict:
         return fine(*map(_told, daemons))
     orders = [_order(each) for each in stopped if not each.wanted]
     return warning(
-        "Slurm's accounting does not answer: jobs go on, and slurmctld keeps what it owes. Until it answers, "
-        "sacct, sreport and sacctmgr fail, and who is new here can run nothing.",
+        "Slurm's accounting does not answer: jobs continue, and slurmctld keeps the records. Until it "
+        "answers, sacct, sreport and sacctmgr fail, and new users can run nothing.",
         *map(_told, daemons),
         fix=(*orders, LOG),
     )
@@ -49,8 +49,8 @@ def _older(known: CheckInput) -> Verdict | None:
     if not all(versions) or len(versions) < 2 or versions[1] >= versions[0]:
         return None
     return warning(
-        "slurmdbd is older than slurmctld, and Slurm allows only the reverse: jobs go on, and slurmctld "
-        "keeps what it owes until slurmdbd is of its release.",
+        "slurmdbd is older than slurmctld, and Slurm allows only the reverse: jobs continue, and slurmctld "
+        "keeps the records until slurmdbd is of its release.",
         *(f"{each.name}: {each.version}" for each in (controller, database) if each is not None),
         fix=(Fix("Rebuild the image, with one version", "configure-environment"),),
     )

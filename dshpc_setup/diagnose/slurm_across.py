@@ -219,7 +219,7 @@ def _work(known: CheckInput) -> Verdict:
         f"{listed(tuple(name for name, _ in bad))} has not the work folder of this machine: a job there does "
         "not find its files, and what it writes is not seen elsewhere.",
         *(text for _, text in bad),
-        fix=(Fix("Mount the same folder there under the same path, then start the node anew",
+        fix=(Fix("Mount the same folder there under the same path, then restart the node",
                  f"dshpc node resume {quote(bad[0][0])}"),),
     )  # fmt: skip
 
@@ -238,7 +238,7 @@ def _users(known: CheckInput) -> Verdict:
         fix=(
             Fix("Give the name the same number on both machines, as root on that machine",
                 "usermod -u NUMBER NAME"),
-            Fix("Then let that machine join again, which tells its users anew", "dshpc node token --once",
+            Fix("Then let that machine join again, which reports its users again", "dshpc node token --once",
                 step="after"),
             Fix("Until then, keep the user's jobs off that node",
                 f"dshpc srun --exclude={quote(found[0].node)} COMMAND", step="alternative"),

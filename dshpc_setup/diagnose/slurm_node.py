@@ -80,7 +80,7 @@ def _with_former_key(bad: Sequence[Node]) -> Verdict:
     names = listed(tuple(each.name for each in bad if each.has_former_key))
     return fault(
         f"{names}, on another machine, has the key of before the last dshpc key rotate: neither it nor the "
-        "controller understands what the other sends. It takes jobs again once it has joined anew.",
+        "controller understands what the other sends. It takes jobs again once it has joined again.",
         *map(described, bad),
         fix=(
             Fix("Where dshpc node add has made it a node from here", "dshpc node add --again"),
@@ -181,7 +181,7 @@ def _low(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
         evidence.append(f"slurm.conf: CPUs={inside.node_cpus}{has}")
     fixes = [reconfigure("Let Slurm know what the node has now; running jobs are not affected")]
     if own_file(known, "slurm.conf"):
-        right = Fix("Correct the NodeName line of your own config/slurm.conf: what is right stands in",
+        right = Fix("Correct the NodeName line of your own config/slurm.conf: the right one is in",
                     "dshpc exec -- slurmd -C")  # fmt: skip
         fixes.insert(0, right)
     return fault(

@@ -31,7 +31,7 @@ def _task_prolog(known: CheckInput, inside: Inside) -> Verdict:
     path = slurm_conf.last(inside.slurm_conf or "", "TaskProlog")
     return warning(
         f"The TaskProlog {f'{path} ' if path else ''}ended with an error lately: such a job ends with its "
-        "exit code, and its program is not begun.",
+        "exit code, and its program is not started.",
         *(f"job {job}: TaskProlog failed" for job in inside.task_prolog),
         fix=(
             Fix(

@@ -61,7 +61,7 @@ def _unknown_gres(known: CheckInput) -> Verdict:
     if jobs:
         cause = "Queued jobs ask for GPUs that this cluster does not have: they can never start."
         ids = " ".join(_id(job.job) for job in jobs[: blocked_jobs.MOST])
-        give_up = Fix("Ask for what there is, and give up the others", f"dshpc scancel {ids}")
+        give_up = Fix("Ask for what there is, and cancel the others", f"dshpc scancel {ids}")
         return warning(cause, *blocked_jobs.lines(jobs), *have, fix=(look, give_up))
     if refused:
         cause = "A job was refused: it asked for a GPU by a name or a number that this cluster does not have."
@@ -98,7 +98,7 @@ def _pending(known: CheckInput) -> Verdict:
                 f"dshpc scontrol show job {_id(jobs[0].job)}",
                 step="look",
             ),
-            Fix("Give up one that can never run", f"dshpc scancel {_id(jobs[0].job)}"),
+            Fix("Cancel one that can never run", f"dshpc scancel {_id(jobs[0].job)}"),
         ),
     )
 
@@ -183,7 +183,7 @@ def _without_process(_: CheckInput, inside: Inside) -> Verdict:
     kinds = (("", batch), (" steps of srun", steps))
     again = Fix("Run them again", f"dshpc exec --root -- scontrol requeue {','.join(batch)}")
     give_up = Fix("Or give them up", f"dshpc scancel {ids}", step="alternative")
-    cancel = Fix("Cancel them: srun waits for ever", f"dshpc scancel {ids}")
+    cancel = Fix("Cancel them: srun waits forever", f"dshpc scancel {ids}")
     return fault(
         "Slurm takes jobs for running whose slurmstepd is gone: they hold their CPUs and GPUs for "
         "nothing.",

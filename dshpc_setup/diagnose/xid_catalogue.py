@@ -103,11 +103,11 @@ XIDS: dict[int, Meaning] = {
     **_each((60, 65, 68, 73, 82, 83, 84, 86, 88, 89, 96, 97, 98, *range(99, 106), 139, 142), _VIDEO),
     141: _STOPPED,
     # -- nothing to do
-    **_each((37, 38, 44, 66, 67), Meaning("an error of the driver's firmware, which went on", "note")),
+    **_each((37, 38, 44, 66, 67), Meaning("an error of the driver's firmware, which continued", "note")),
     **_each((56, *range(112, 119)), _DISPLAY),
     93: Meaning("the card's own storage (InfoROM) is worn by many writes", "note"),
     **_each((106, 107), Meaning("a test message of the machine's management", "note")),
-    121: Meaning("an error of the link to the processor (C2C), which went on", "note"),
+    121: Meaning("an error of the link to the processor (C2C), which continued", "note"),
     137: Meaning("an access over NVLink was refused", "note"),
     **_each((152, 153), Meaning("an error of the deep learning accelerator (DLA)", "note")),
     159: Meaning("an error of the coherent link to the processor (CHI)", "note"),

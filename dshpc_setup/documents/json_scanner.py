@@ -111,7 +111,7 @@ class Scanner:
         if end < len(self.text) and self.text[end] not in "\r\n\\":
             self.broken(
                 end,
-                f"A control character ({shown(self.text[end])}) stands in a text.",
+                f"A control character ({shown(self.text[end])}) is in a string.",
                 r"Write it as an escape: \t for a tab, \u001b for others.",
             )
         self.broken(
@@ -156,7 +156,7 @@ class Scanner:
         if first == "'":
             self.broken(
                 self.at,
-                "A single quote; texts in JSON stand in double quotes.",
+                "A single quote; strings in JSON have double quotes.",
                 "Write \"...\" and not '...'.",
             )
         what = f"A value is expected here, and there is {self.here()}."

@@ -180,7 +180,7 @@ _REASONS: tuple[tuple[str, Reason], ...] = (
         r"(?:unable to find image|unknown parent image ID|no such image:) [\"']?sha256:",
         Reason(
             REMOVED,
-            "an image that it goes on from was removed meanwhile",
+            "an image that it builds on was removed meanwhile",
             ("See whether something removes images beside it (`docker image prune`).", _AGAIN),
         ),
     ),

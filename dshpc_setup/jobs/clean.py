@@ -118,7 +118,7 @@ def _picked(found: Found, names: Sequence[str]) -> list[Workspace]:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         named = ", ".join(job_states.shown(name) for name in changed[:_MOST_NAMED])
         raise DshpcError(
-            "Nothing was removed: a job has begun, or was queued, that uses what was to go.",
+            "Nothing was removed: a job that started, or was queued, uses what was to go.",
             f"That is: {named}{more}.",
             ("See what can go now: dshpc job clean --dry-run",),
         )

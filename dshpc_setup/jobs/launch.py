@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from dshpc_setup import signals
 from dshpc_setup.documents import foreign
 from dshpc_setup.jobs import (
     end_record,
@@ -21,7 +22,6 @@ from dshpc_setup.jobs import (
     gpu_variables,
     memory_kills,
     own_workspace,
-    results,
     safe_open,
 )
 from dshpc_setup.jobs.end_record import STOPPING
@@ -116,7 +116,7 @@ def _run(at: OwnWorkspace, folder: str, *, carried_as: str | None = None) -> int
         except OSError as error:
             why = (
                 f"its environment {environment} is not there any more: {error.strerror}. "
-                "Submit it again: it is made anew then."
+                "Submit it again, which rebuilds it."
             )
             return run.not_started(why, NOT_RUN, time.time())
     if image := request.get("image"):
@@ -125,7 +125,7 @@ def _run(at: OwnWorkspace, folder: str, *, carried_as: str | None = None) -> int
         except OSError as error:
             why = (
                 f"its image {image} is not there any more: {error.strerror}. "
-                "Submit it again: it is unpacked anew then."
+                "Submit it again, which unpacks it again."
             )
             return run.not_started(why, NOT_RUN, time.time())
     where = str(request.get("cwd") or variables["JOB_WORKSPACE"])
@@ -272,7 +272,7 @@ class _Run:
 
     def _end(self, status: int, max_rss_kib: int, started: float) -> int:
         code = os.waitstatus_to_exitcode(status)
-        killed = results.signal_name(-code) if code < 0 else None
+        killed = signals.name_of(-code) if code < 0 else None
         code = 128 - code if code < 0 else code
         found = None
         if code != 0 and not _ENDS.intersection(self.told):  # else it ended because it was told to

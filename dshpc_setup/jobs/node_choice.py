@@ -152,7 +152,7 @@ def _refuse_without_work(offers: Iterable[Offer], asked: Request, own: Offer) ->
             *(_LESS if why and why.code == "large" else ()),
             "Share the work folder, and join again there: configure-environment --join TOKEN prints how.",
             Fix(
-                "What needs no files runs there all the same",
+                "Jobs that need no files run there anyway",
                 f"dshpc srun -w {node} --chdir=/tmp COMMAND",
                 step="alternative",
             ),

@@ -25,7 +25,7 @@ _WORDS: Mapping[Waits, str] = {
     "resources": "what it asks for is held by other jobs",
     "array": "as many tasks of its array run as may at once",
     "licenses": "the licenses that it asks for are in use",
-    "reservation": "its reservation has not begun",
+    "reservation": "its reservation has not started",
     "prolog": "the node gets ready for it",
     "cleaning": "its last run is being cleared away",
     "node": "the node that it asks for is not available",

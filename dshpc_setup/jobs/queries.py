@@ -143,7 +143,7 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         ("Began", _at(one.started)),
         ("Ended", _at(one.ended)),
         ("Ran", None if seconds is None else view.duration(seconds)),
-        ("Begun again", _times(one.restarts)),
+        ("Restarted", _times(one.restarts)),
         ("Exit code", _exit_code(one)),
         ("Ended by", one.signal),
         ("Largest process", None if one.max_rss_mib is None else f"{one.max_rss_mib} MiB"),
@@ -255,7 +255,7 @@ def logs_main(rest: Sequence[str]) -> int:
     log = found[0].log
     if job_states.is_group(found[0].id):
         raise DshpcError(
-            f"Job {job} is an array, and none of its tasks has begun.",
+            f"Job {job} is an array, and none of its tasks has started.",
             "Each of them will have a log of its own.",
             (f"See how it is: dshpc job show {job}",),
         )
@@ -283,7 +283,7 @@ def _copy(log: str, one: View, work: str) -> int:
     try:
         handle = safe_open.file_at(log, work, one.uid)
     except FileNotFoundError:
-        what = "has not begun yet" if one.state == "PENDING" else "has no log"
+        what = "has not started yet" if one.state == "PENDING" else "has no log"
         raise DshpcError(f"Job {one.id} {what}: there is no {name}.") from None
     except IsADirectoryError:
         raise DshpcError(f"The log of job {one.id} is not a file: {name}") from None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Mapping
 from typing import Any
+
+from dshpc_setup import signals
 
 _LATEST = 253402300800.0  # the year 10000: what a calendar can show ends here
 _MOST_MIB = 1 << 40
@@ -15,15 +16,7 @@ _PLACES = re.compile(r"[0-9]{1,4}(?:[,-][0-9]{1,4}){0,255}")
 _ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
 
 
-def signal_name(number: int) -> str:
-    """ "SIGKILL"; "signal 40" for one of those that have no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-_NAMES = frozenset(map(signal_name, range(1, 100)))
+_NAMES = frozenset(map(signals.name_of, range(1, 100)))
 
 
 def checked(value: Mapping[str, Any]) -> dict[str, Any]:

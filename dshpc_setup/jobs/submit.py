@@ -159,7 +159,7 @@ def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any], place: W
     waits = "it"
     if taken.begun:
         waits = f"all but {taken.begun} of its tasks"
-        details += f" What had begun is ended, and what it wrote is in {folder}."
+        details += f" Tasks that had started were cancelled, and what they wrote is in {folder}."
     else:
         _remove(place)
     raise DshpcError(

@@ -77,13 +77,13 @@ def settled(machine: Machine, place: Workspace, why: DshpcError) -> str:
     if withdraw(place):
         raise DshpcError(
             f"The job was not submitted: {why.brief}",
-            f"{why.details}\nIts workspace is removed: should Slurm take it later all the same, it "
+            f"{why.details}\nIts workspace is removed: should Slurm accept it later, it "
             "ends at once and runs nothing.",
             ("See what is wrong: dshpc doctor", "Then submit it again."),
             Exit.INCOMPLETE,
         )
     raise DshpcError(
-        f"The job has begun, and its number is not known: {why.brief}",
+        f"The job has started, and its ID is not known: {why.brief}",
         f"{why.details}\nIts workspace is {place.path}.",
         ("Find it: dshpc job list", "See what is wrong: dshpc doctor"),
         Exit.INCOMPLETE,

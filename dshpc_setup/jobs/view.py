@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dshpc_setup import signals
 from dshpc_setup.jobs import results
 from dshpc_setup.jobs.allocated_gpus import Gpu, Places
 from dshpc_setup.jobs.end_notes import Notes
@@ -157,7 +158,7 @@ def of_record(record: Record, task: int | None, places: Places) -> View:
 def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
     """With what the launcher wrote as the job ended (results.checked)."""
     if not result:
-        if view.state == "FAILED" and view.signal == results.signal_name(_NO_LOG):
+        if view.state == "FAILED" and view.signal == signals.name_of(_NO_LOG):
             return replace(view, exit_code=None, signal=None, not_begun=_NO_LOG_WORDS)
         return view
     # One that was ended by others was not ended by its memory
@@ -255,7 +256,7 @@ def _code(state: str, code: int | None, killed: int | None) -> int | None:
 
 
 def _signal(state: str, number: int | None) -> str | None:
-    return results.signal_name(_real(state, number)) if number else None
+    return signals.name_of(_real(state, number)) if number else None
 
 
 def _real(state: str, number: int) -> int:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from dshpc_setup import signals
 from dshpc_setup.machine import Ended, Say, since_ms
 from dshpc_setup.machine.child import (
     HEADER,
@@ -230,7 +231,7 @@ class _Child:
         if self._code is None:
             how = "the asking process closed its answer without one"
         elif self._code < 0:
-            how = f"the asking process crashed ({_signal_name(-self._code)})"
+            how = f"the asking process crashed ({signals.name_of(-self._code)})"
         else:
             how = f"the asking process ended early with code {self._code}"
         last = self._noise.decode(errors="replace").strip().splitlines()[-1:]
@@ -324,10 +325,3 @@ def _processes() -> Iterator[tuple[int, int, int]]:
                     with open(f"/proc/{name}/stat", "rb") as file:
                         fields = file.read().rpartition(b")")[2].split()
                     yield int(name), int(fields[1]), int(fields[3])
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

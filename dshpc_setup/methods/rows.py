@@ -114,7 +114,7 @@ def _csv(
             elif len(cells) != len(header):
                 count = counted(len(cells), "cell")
                 what = f"The row has {count}, and the header {len(header)}."
-                right = "As many cells as the header; a cell with a comma stands in double quotes."
+                right = "As many cells as the header; put a cell with a comma in double quotes."
                 problems.append(Problem(path_text((at,)), line, what, right))
             else:
                 there = zip(header, cells, known, strict=True)

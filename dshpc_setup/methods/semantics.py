@@ -12,7 +12,7 @@ from dshpc_setup import gpu_vendors
 from dshpc_setup.documents.shown import Path, shown
 from dshpc_setup.methods.model import Value
 from dshpc_setup.methods.schema import MOST_MINUTES
-from dshpc_setup.methods.structure import Wrong
+from dshpc_setup.methods.structure import Wrong, same
 from dshpc_setup.methods.times import FORMS, minutes
 
 # What dsHPC, Slurm and the drivers set for each job, or read to choose among its GPUs: a value of the
@@ -226,7 +226,7 @@ def _values(parts: Parts, path: Path, kind: str) -> Iterator[Wrong]:
         return
     if not of_type(default, kind):
         yield _other_type((*path, "default"), default, kind)
-    elif allowed is not None and not any(_same(default, each) for each in allowed):
+    elif allowed is not None and not any(same(default, each) for each in allowed):
         there = ", ".join(map(shown, allowed[:10]))
         what = f"The default {shown(default)} is not one of the allowed values."
         yield Wrong((*path, "default"), what, f"One of {there}, or more allowed_values.")
@@ -237,10 +237,6 @@ def _values(parts: Parts, path: Path, kind: str) -> Iterator[Wrong]:
             'Leave "default" out where each run is to choose; else leave "required" out.',
             note=True,
         )
-
-
-def _same(one: Value, other: Value) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _other_type(path: Path, value: Value, kind: str) -> Wrong:

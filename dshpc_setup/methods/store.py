@@ -105,7 +105,7 @@ def unknown(name: str, there: Sequence[Entry], folders: Sequence[Path]) -> Dshpc
     steps = [f"Did you mean {close}?" if close else "See what there is: dshpc method list"]
     in_it = next((each.name for each in there if each.folder.name == name), None)
     if in_it is not None:
-        steps = [f"In the folder {name} is the method {in_it}: its name stands in {FILE}."]
+        steps = [f"In the folder {name} is the method {in_it}: {FILE} names it so."]
     elif _is_name(name):
         steps.append(f"Or make it: dshpc method init {name}")
     where = f"Looked in: {', '.join(map(str, folders))}"

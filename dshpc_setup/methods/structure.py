@@ -45,7 +45,7 @@ class Wrong:
 def differences(value: Any, schema: Schema = SCHEMA, path: Path = ()) -> Iterator[Wrong]:
     """What keeps the value from being of that form; nothing where it is."""
     if "enum" in schema:
-        if not any(_same(value, each) for each in schema["enum"]):
+        if not any(same(value, each) for each in schema["enum"]):
             yield _not_one_of(value, schema, path)
         return
     if not any(_OF_TYPE[name](value) for name in _types(schema)):
@@ -96,7 +96,7 @@ _OF_TYPE: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Equal as JSON has it: true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 

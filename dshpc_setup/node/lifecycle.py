@@ -42,7 +42,7 @@ def _print_status(timeout_s: float) -> int:
 
     found = status.wait(own_paths(), timeout_s)
     if found is None:
-        print("The start has not begun yet.", file=sys.stderr)
+        print("The start has not begun.", file=sys.stderr)
         return Exit.INCOMPLETE
     found["unclean_ends"] = unclean.told(own_paths())
     if found["phase"] == "ready":

@@ -241,7 +241,7 @@ def _no_runtime(asked: WantedGpus, vendor: Vendor) -> Cause:
     if vendor in engine.registered:
         return Cause(
             findings.NOT_RESTARTED,
-            f"the runtime {vendor} stands in daemon.json, and Docker was not restarted since",
+            f"the runtime {vendor} is in daemon.json, and Docker was not restarted since",
             remedies.restart_docker(facts),
         )
     if remedies.toolkit(facts, vendor) is None:

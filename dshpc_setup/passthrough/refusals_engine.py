@@ -182,7 +182,7 @@ def _runtime(vendor: str, toolkit: str) -> tuple[Rule, ...]:
         Rule(
             findings.NOT_RESTARTED,
             pattern,
-            f"the runtime {vendor} stands in daemon.json, and the engine was not restarted since",
+            f"the runtime {vendor} is in daemon.json, and the engine was not restarted since",
             (remedies.restart_docker,),
             registered(vendor),
         ),

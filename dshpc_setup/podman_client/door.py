@@ -22,7 +22,6 @@ _INFO = (PODMAN, "info", "--format", "json")
 _INFO_S = 20.0
 _KEPT = 500
 _LIMITS = {"nofile": "Max open files", "nproc": "Max processes"}
-_NO_LIMIT = "unlimited"
 
 
 def through(machine: Machine) -> Machine:

@@ -39,7 +39,7 @@ def without_requirement(facts: HostFacts) -> Fixes:
     return (
         *matching_image(facts),
         Fix(
-            "Or, where you know that the image runs all the same, switch the check off for the "
+            "Or, where you know that the image runs anyway, switch the check off for the "
             "container: NVIDIA_DISABLE_REQUIRE=1",
             step="alternative",
         ),

@@ -141,7 +141,7 @@ def handed_over_anew(facts: HostFacts, ids: tuple[str, ...] = ()) -> Fixes:
 def clashing_specs(facts: HostFacts) -> Fixes:
     """Specifications that name the devices, and that the engine does not take."""
     paths = [spec.path for spec in facts.engine.cdi_specs]
-    several = f" ({', '.join(paths)}): each device may stand in one alone" if len(paths) > 1 else ""
+    several = f" ({', '.join(paths)}): each device may be in only one" if len(paths) > 1 else ""
     text = f"See what the engine says of its CDI specifications{several}"
     if facts.engine.kind == "podman":
         return (Fix(f"Look at the CDI specifications{several}", step="look"),)

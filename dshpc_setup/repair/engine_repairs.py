@@ -145,7 +145,7 @@ def write_cdi(known: CheckInput, here: Host, vendor: str) -> Made:
     return tuple(
         Repair(
             "write-cdi",
-            f"{does} anew" if old else does,
+            f"{does} again" if old else does,
             ((tool.ctk, "cdi", "generate", f"--output={path}"),),
             path,
             root=True,

@@ -107,7 +107,7 @@ def without(text: str, name: str) -> str:
     if name in names(new) or _of_others(after, name) != _of_others(before, name):
         raise usage_error(
             f"{name} could not be taken out of dshpc.yaml, which is left as it is.",
-            "It stands in one line with others.",
+            "It shares a line with others.",
             "Take it out with an editor.",
         )
     return new

@@ -15,7 +15,7 @@ _FLAGS = "*~#!%$@^-+"  # sinfo(1), NODE STATE CODES: what may stand behind a sta
 _BAD = ("DRAIN", "DOWN", "INVALID_REG", "FAIL", "FUTURE", "INVAL")
 STOPPED = "dshpc:stopped"
 FORMER_KEY = "dshpc:former-key"
-"""The reason of a node on another machine that has not joined anew since the key was changed."""
+"""The reason of a node on another machine that has not joined again since the key was changed."""
 _SLURM = ("", "slurm", "Unknown")
 COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
 

@@ -32,7 +32,7 @@ def known_hosts(client: Client) -> str:
 def text(client: Client) -> str:
     """The block. A host's name is that of no machine: it says what is asked for."""
     lines = [
-        f"# Jobs of the cluster in {client.project}, by `dshpc ssh-config`, which writes it anew.",
+        f"# Jobs of the cluster in {client.project}, by `dshpc ssh-config`, which rewrites it.",
         f"Host {' '.join(names.PATTERNS)}",
         f"    ProxyCommand {_escaped(shlex.join(client.command))} %n",
         f"    User {client.login}",

@@ -143,7 +143,7 @@ class Submission:
         if not (job.copied or self.asked.dry_run):
             raise DshpcError(
                 "its inputs were not copied into the work folder.",
-                "It was unchanged as the workflow was begun, and has to run now: its workspace was "
+                "It was unchanged when the workflow started, and has to run now: its workspace was "
                 "removed meanwhile, or the workflow was run by somebody else.",
                 (f"Run it again: dshpc workflow run {self.asked.file}",),
                 Exit.INCOMPLETE,

@@ -191,6 +191,14 @@ class Cluster:
         words = dict(word.split("=", 1) for word in text.split() if "=" in word)
         return words["JobState"], words["Reason"]
 
+    def completed(self, job: str, seconds: float = 60) -> None:
+        wait_until(lambda: self.job_state(job)[0] == "COMPLETED", f"job {job} has ended", seconds)
+
+    @property
+    def partition(self) -> str:
+        """The default one."""
+        return self.said("sinfo", "-h", "-o", "%P").rstrip("*")
+
     def empty_queue(self) -> None:
         """Of root's jobs; what ran has ended behind it."""
         self.said("scancel", "--user=root")

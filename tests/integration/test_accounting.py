@@ -79,7 +79,7 @@ def switched_beside_a_job(cluster: Cluster, to: str, *more: str) -> Iterator[Non
         (cluster.work / "go").touch()
     assert step.communicate(timeout=60)[0] == "done\n"
     assert step.returncode == 0
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "it ends")
+    cluster.completed(job)
     (cluster.work / "go").unlink()
     if to == "on":
         wait_until(lambda: ended(cluster).get(job) == "COMPLETED", "the database knows it")

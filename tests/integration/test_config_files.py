@@ -84,10 +84,6 @@ def differing(cluster: Cluster) -> list[str]:
     return [line for line in lines if ("-" if line[0] == "+" else "+") + line[1:] not in lines]
 
 
-def partition(cluster: Cluster) -> str:
-    return cluster.said("sinfo", "-h", "-o", "%P").rstrip("*")
-
-
 def test_show_is_what_is_in_force(cluster: Cluster) -> None:
     for name in IN_SLURM:
         said = cluster.dshpc("config", "show", name).good()
@@ -130,7 +126,7 @@ def test_marked_files_are_never_written_to(cluster: Cluster) -> None:
         act().good()
         assert stamps(cluster.folder) == before
     assert sorted(path.name for path in (cluster.folder / "config").iterdir()) == names
-    assert partition(cluster) == "debug", "the marked text is the one that is used"
+    assert cluster.partition == "debug", "the marked text is the one that is used"
     for name in OWN:
         assert cluster.dshpc("config", "show", name, "--json").good().report["owner"] == "custom"
         refused = cluster.dshpc("config", "accept", name, "--yes")
@@ -148,7 +144,7 @@ def test_an_edit_its_new_text_and_both_answers(cluster: Cluster) -> None:
     assert differs.code == 1
     assert "+PartitionName=byhand" in differs.stdout
     cluster.dshpc("reconfigure").good()
-    assert (partition(cluster), path.read_text(), beside.exists()) == ("byhand", edited, False)
+    assert (cluster.partition, path.read_text(), beside.exists()) == ("byhand", edited, False)
     assert cluster.dshpc("config", "diff").good().stdout == ""
     value = cluster.dshpc("status", "--json").good().report
     assert value["files"]["slurm.conf"] == "edited"
@@ -170,7 +166,7 @@ def test_an_edit_its_new_text_and_both_answers(cluster: Cluster) -> None:
     assert "dshpc reconfigure" in said.stdout
     assert (path.with_name("slurm.conf.dshpc-old").read_text(), beside.exists()) == (edited, False)
     cluster.dshpc("reconfigure").good()
-    assert partition(cluster) == "newer"
+    assert cluster.partition == "newer"
     value = cluster.dshpc("config", "show", "slurm.conf", "--json").good().report
     assert value["owner"] == "rendered"
     assert cluster.configure().good().actions["config/slurm.conf"] == "unchanged"
@@ -271,7 +267,7 @@ def test_jobs_that_cannot_run_are_explained(cluster: Cluster) -> None:
         go.touch()
     assert cluster.job_state(both)[0] == "PENDING"
     cluster.configure("--simulate", "h100:2").good()
-    wait_until(lambda: cluster.job_state(both)[0] == "COMPLETED", "both are back", 150)
+    cluster.completed(both, 150)
 
 
 def test_a_node_that_a_person_took_out(cluster: Cluster) -> None:
@@ -287,7 +283,7 @@ def test_a_node_that_a_person_took_out(cluster: Cluster) -> None:
         json.dumps(outcome.report)
     finally:
         cluster.said(*node, "state=resume")
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job has run")
+    cluster.completed(job)
     assert cluster.dshpc("status").code == 0
 
 
@@ -299,7 +295,7 @@ def test_a_reconfigure_leaves_a_node_alone_that_a_person_took_out(cluster: Clust
         for _ in range(2):  # with something to do, and without
             done = cluster.dshpc("reconfigure").good()
             assert f"Node {cluster.prefix} is drained (new fans), by a person" in done.stdout
-            assert (partition(cluster), cluster.node()[1]) == ("byhand", "drained")
+            assert (cluster.partition, cluster.node()[1]) == ("byhand", "drained")
         back = re.search(r"To use node \S+ again: (.+)", cluster.dshpc("status").stdout)
         assert back is not None
     finally:
@@ -487,7 +483,7 @@ def test_a_prolog_of_ones_own_that_fails(cluster: Cluster) -> None:
     cluster.exec("scontrol", "release", job).good()
     # It begins two minutes after Slurm queued it again: nothing that the release changes
     cluster.exec("scontrol", "update", f"JobId={job}", "StartTime=now").good()
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job that was released")
+    cluster.completed(job)
 
 
 def findings(cluster: Cluster, *ids: str) -> list[dict[str, Any]]:
@@ -563,5 +559,5 @@ def test_a_share_with_a_type(
         # Quiet: a step says that it waits for the one before it, where that is slow to leave
         inside = f"printenv {seen}; srun -Q printenv {seen}; srun -Q --gres={said} printenv {seen}"
         job = shared.submit(f"--gres={said}", script=inside)
-        wait_until(lambda job=job: shared.job_state(job)[0] == "COMPLETED", "the job has run")  # type: ignore[misc]
+        shared.completed(job)
         assert shared.output(job).split() == [wanted] * 3, said

@@ -112,6 +112,12 @@ class Node:
         )
         return done.stdout + done.stderr
 
+    def ready(self) -> dict[str, Any]:
+        """The status of a start that has to succeed."""
+        status = self.wait()
+        assert status["ready"], self.log()
+        return status
+
     def jobs(self) -> dict[str, str]:
         """Job name -> state."""
         lines = self.exec("squeue", "-h", "-o", "%j %T").splitlines()
@@ -130,7 +136,7 @@ def node(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]
     """One that is running and that the tests leave as they found it."""
     found = Node(image, tmp_path_factory.mktemp("config"))
     found.run()
-    assert found.wait()["ready"], found.log()
+    found.ready()
     yield found
     found.remove()
 
@@ -174,7 +180,7 @@ def test_the_image_itself_has_no_key(image: str) -> None:
 
 def test_two_deployments_have_two_keys(node: Node, fresh: Node) -> None:
     fresh.run(devices=0, simulate="")
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     argv = ("sha256sum", "/var/lib/dshpc/key/slurm.key")
     assert fresh.exec(*argv) != node.exec(*argv)
     # no GPU at all: a job that asks for one is refused, and runs nowhere without it
@@ -231,7 +237,7 @@ def test_a_setting_that_is_none_is_an_error_with_words(fresh: Node) -> None:
 
 def test_stop_is_quick_and_the_queue_and_users_outlive_the_container(fresh: Node) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     fresh.exec("sbatch", "-J", "later", "--begin=now+1hour", "-o", "/dev/null", "--wrap", "true")
     for name, option in (("again", "--requeue"), ("once", "--no-requeue")):
         fresh.exec("sbatch", "-J", name, option, "-o", "/dev/null", "--wrap", "sleep 600")
@@ -256,7 +262,7 @@ def test_stop_is_quick_and_the_queue_and_users_outlive_the_container(fresh: Node
 
 def test_what_changed_since_the_last_start_is_said(fresh: Node) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     fresh.remove(volumes=False)
     fresh.run(devices=1)
     status = fresh.wait()
@@ -279,7 +285,7 @@ def test_what_changed_since_the_last_start_is_said(fresh: Node) -> None:
 )
 def test_only_a_drain_of_our_own_doing_is_undone(fresh: Node, reason: str, resumed: bool) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     fresh.exec("scontrol", "update", "nodename=node", "state=drain", f"reason={reason}")
     status = fresh.restart()
     assert status["ready"], fresh.log()
@@ -340,7 +346,7 @@ def test_a_broken_file_of_the_user_never_takes_a_good_cluster_down(
     fresh: Node, name: str, old: str, new: str, words: str
 ) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     own(fresh, name, old, new)
     status = fresh.restart()
     assert status["ready"], fresh.log()
@@ -364,7 +370,7 @@ def test_a_broken_file_of_the_user_never_takes_a_good_cluster_down(
 
 def test_a_file_of_the_user_that_does_not_fit_the_hardware_is_not_replaced(fresh: Node) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     own(fresh, "gres.conf", "/dev/nvidia1", "/dev/nvidia7")
     tried = hashlib.sha256((fresh.config / "gres.conf").read_bytes()).hexdigest()
     status = fresh.restart()
@@ -383,7 +389,7 @@ def test_a_file_of_the_user_that_does_not_fit_the_hardware_is_not_replaced(fresh
 
 def test_a_file_of_another_node_and_a_folder_in_its_place_are_no_end(fresh: Node) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     own(fresh, "slurm.conf", "NodeName=node", "NodeName=nod[1-2]")
     status = fresh.restart()
     assert status["ready"], fresh.log()
@@ -397,7 +403,7 @@ def test_a_file_of_another_node_and_a_folder_in_its_place_are_no_end(fresh: Node
 
 def test_a_node_of_another_name_is_found_all_the_same(fresh: Node) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     own(fresh, "slurm.conf", "NodeName=node", "NodeName=noed")
     status = fresh.restart()
     assert (status["ready"], status["node"]) == (True, "noed"), fresh.log()
@@ -405,7 +411,7 @@ def test_a_node_of_another_name_is_found_all_the_same(fresh: Node) -> None:
 
 def test_a_good_file_of_the_user_is_used(fresh: Node) -> None:
     fresh.run()
-    assert fresh.wait()["ready"], fresh.log()
+    fresh.ready()
     own(fresh, "slurm.conf", "PartitionName=debug", "PartitionName=mine")
     status = fresh.restart()
     assert status["ready"], fresh.log()

@@ -269,7 +269,7 @@ def test_a_gpu_that_is_lost_between_two_starts(cluster: Cluster) -> None:
     finally:
         path.write_text(good)
         cluster.dshpc("up").good()
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job that waited has run")
+    cluster.completed(job)
     wait_until(lambda: cluster.node() == ("gpu:h100:2", "idle"), "the node is idle again")
     well(cluster)
 

@@ -135,7 +135,7 @@ def test_a_change_waits_until_no_job_runs(
         waits.signal(number)
         assert waits.end().code == 128 + number
         assert (lasting.started_at, runs(lasting, first)) == (began, True)
-        wait_until(lambda job=second: lasting.job_state(job)[0] == "COMPLETED", "the queue goes on")  # type: ignore[misc]
+        lasting.completed(second)
 
     waits = start_configure(lasting, *wish)
     waits.wait_until(lambda: is_held(lasting), "the queue is held", 120)
@@ -144,7 +144,7 @@ def test_a_change_waits_until_no_job_runs(
     waits.end().good()
     assert lasting.started_at != began
     assert lasting.job_state(first)[0] == "CANCELLED"
-    wait_until(lambda: lasting.job_state(third)[0] == "COMPLETED", "it runs in the new container")
+    lasting.completed(third)
 
 
 def test_one_who_is_killed_as_he_waits_holds_nothing(
@@ -160,7 +160,7 @@ def test_one_who_is_killed_as_he_waits_holds_nothing(
     second = lasting.submit(script="true")
     assert lasting.job_state(second)[0] == "PENDING"
     lasting.said("touch", "-d", "-50 seconds", "/run/dshpc/hold")  # the lease is a minute
-    wait_until(lambda: lasting.job_state(second)[0] == "COMPLETED", "the lease has ended")
+    lasting.completed(second)
     lasting.said("scancel", first)
 
 

@@ -47,7 +47,7 @@ def start(cluster: Cluster, gres: str, *more: str) -> tuple[str, list[int]]:
 def end(cluster: Cluster, *jobs: str) -> None:
     (cluster.work / "go").touch()
     for job in jobs:
-        wait_until(lambda job=job: cluster.job_state(job)[0] == "COMPLETED", f"job {job}")  # type: ignore[misc]
+        cluster.completed(job)
     (cluster.work / "go").unlink()
 
 

@@ -238,7 +238,7 @@ def test_the_log_of_a_plain_job_that_runs_again_goes_on(
     wait_until(lambda: cluster.job_state(job)[0] == "PENDING", "it is queued again")
     time.sleep(1.1)  # as above
     cluster.said("scontrol", "update", f"jobid={job}", "starttime=now")
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "it has run again")
+    cluster.completed(job)
     ran = [line for line in cluster.output(job).splitlines() if line.startswith("run")]
     assert ran == lines
 

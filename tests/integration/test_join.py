@@ -221,7 +221,7 @@ def test_a_new_key_loses_no_job_there_and_it_joins_anew_by_one_line(lan: Lan) ->
     waits = lan.first.said("sbatch", "--parsable", "-w", NODE, "-o", "/dev/null", "--wrap", "true")
     assert _state(lan, waits) == "PENDING"
     doctor = json.loads(lan.first.dshpc("doctor", "--json").stdout)["findings"]
-    assert "joined anew" in " ".join(it["cause"] for it in doctor if it["state"] == "error")
+    assert "joined again" in " ".join(it["cause"] for it in doctor if it["state"] == "error")
     # By the name that it has, with nothing else said
     report = lan.second.configure("--join", lan.token("--once"), "--no-build").good().report
     assert [node["name"] for node in report["cluster"]["nodes"]] == [NODE]

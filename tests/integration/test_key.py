@@ -201,7 +201,7 @@ def test_jobs_of_every_kind_outlive_it_and_a_copied_key_is_worthless_after(
     assert "srun-end" in ends[0]
     assert "salloc-step" in ends[1]
     for job, text in ((batch, "batch-step"), (later, "later")):
-        wait_until(lambda job=job: cluster.job_state(job)[0] == "COMPLETED", text)  # type: ignore[misc]
+        cluster.completed(job)
         assert cluster.output(job).strip() == text
     cluster.exec("scancel", "--state=PENDING", "--user=slurm").good()
     go.unlink()

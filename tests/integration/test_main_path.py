@@ -116,7 +116,7 @@ def test_every_name_of_the_gpu_works_in_sbatch_and_in_srun_inside_it(standard: C
         # one after the other, so that each is given the first
         jobs[text] = standard.submit("--dependency=singleton", text, script=inside)
     for text, job in jobs.items():
-        wait_until(lambda job=job: standard.job_state(job)[0] == "COMPLETED", text)  # type: ignore[misc]
+        standard.completed(job)
         assert standard.output(job).split() == ["0", "0"], text
 
 
@@ -134,7 +134,7 @@ def test_two_jobs_share_the_gpus_and_a_third_waits(standard: Cluster) -> None:
     finally:
         go.touch()
     for job in jobs:  # each has to see the file
-        wait_until(lambda job=job: standard.job_state(job)[0] == "COMPLETED", "they end")  # type: ignore[misc]
+        standard.completed(job)
     assert standard.output(jobs[2]).strip() in ("0", "1")
     go.unlink()
 
@@ -202,7 +202,7 @@ def test_queue_and_users_outlive_the_container(standard: Cluster) -> None:
     assert standard.inspect()["Id"] != before
     assert standard.job_state(job) == ("PENDING", "JobHeldUser")
     standard.said("scontrol", "release", job)
-    wait_until(lambda: standard.job_state(job)[0] == "COMPLETED", "the queued job has run")
+    standard.completed(job)
     assert (own / "out").read_text().split() == [str(UID + 2), "0"]
     assert (own / "out").stat().st_uid == UID + 2
 
@@ -277,10 +277,6 @@ def plain(changing: Cluster) -> Cluster:
     return changing
 
 
-def partition(cluster: Cluster) -> str:
-    return cluster.said("sinfo", "-h", "-o", "%P").rstrip("*")
-
-
 def rename_partition(text: str, name: str) -> str:
     new = re.sub(r"PartitionName=\S+", f"PartitionName={name}", text)
     assert new != text
@@ -297,7 +293,7 @@ def test_marked_and_edited_files_are_kept_and_used_and_deleted_ones_come_back(
     marked = "# USER_CUSTOMIZED=true\n" + rename_partition(ours, "mine")
     path.write_text(marked)
     assert plain.configure().good().actions["config/slurm.conf"] == "kept-custom"
-    assert (path.read_text(), beside.exists(), partition(plain)) == (marked, False, "mine")
+    assert (path.read_text(), beside.exists(), plain.partition) == (marked, False, "mine")
     assert plain.said("srun", "--gres=gpu:nvidia:1", "printenv", SEEN) == "0"
 
     edited = rename_partition(ours, "byhand")
@@ -307,7 +303,7 @@ def test_marked_and_edited_files_are_kept_and_used_and_deleted_ones_come_back(
     assert not beside.exists(), "it only shows"
     kept = plain.configure().good()
     assert kept.actions["config/slurm.conf"] == "kept-edited"
-    assert (path.read_text(), beside.read_text(), partition(plain)) == (edited, ours, "byhand")
+    assert (path.read_text(), beside.read_text(), plain.partition) == (edited, ours, "byhand")
 
     before = plain.started_at
     again = plain.configure().good()
@@ -322,7 +318,7 @@ def test_marked_and_edited_files_are_kept_and_used_and_deleted_ones_come_back(
         "config/slurm.conf": "created",
         "config/gres.conf": "created",
     }
-    assert (path.read_text(), partition(plain)) == (ours, "debug")
+    assert (path.read_text(), plain.partition) == (ours, "debug")
 
 
 def test_whole_config_folder_deleted_comes_back(plain: Cluster) -> None:
@@ -438,5 +434,5 @@ def test_what_a_flag_chose_is_remembered_until_it_is_unset(plain: Cluster) -> No
     assert refused.code == 64
     back = plain.configure().good()
     assert back.actions["config/slurm.conf"] == "updated"
-    assert partition(plain) == "debug"
+    assert plain.partition == "debug"
     assert plain.dshpc("sinfo", "-h", "-o", "%P").good().stdout == "debug*\n"

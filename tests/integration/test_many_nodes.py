@@ -35,10 +35,6 @@ def listed(cluster: Cluster) -> dict[str, str]:
     return {node["name"]: node["gres"] for node in told}
 
 
-def ran(cluster: Cluster, job: str) -> None:
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", f"job {job} has ended")
-
-
 def test_jobs_on_all_of_them_and_from_one_to_others(cluster: Cluster) -> None:
     assert listed(cluster) == dict(
         zip(own(cluster), ("gpu:h100:2", "gpu:t4:1", "gpu:h100:1"), strict=True)
@@ -69,7 +65,7 @@ def test_one_job_for_each_target_and_one_on_several_nodes(cluster: Cluster) -> N
     told = json.loads(cluster.dshpc("run", *words).good().stdout)
     assert len(told["jobs"]) == 2
     for job, node in zip(told["jobs"], (first, second), strict=True):
-        ran(cluster, job["job_id"])
+        cluster.completed(job["job_id"])
         shown = cluster.said("scontrol", "show", "job", job["job_id"])
         assert f" NodeList={node}\n" in shown
     both = cluster.dshpc("run", "--nodes", "2", "--gpus", "1", "--wait", "--", "hostname").good()
@@ -102,7 +98,7 @@ def test_behind_many_that_wait_another_kind_begins_at_once(cluster: Cluster) -> 
     cluster.exec("sh", "-c", f"for at in $(seq {MANY}); do {loop}; done", timeout_s=600).good()
     began = time.monotonic()
     job = cluster.submit("--gres=gpu:h100:1", script="true")
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "it does not wait for them", 50)
+    cluster.completed(job, 50)
     assert time.monotonic() - began < 50  # by itself Slurm takes up to 60 s
     cluster.said("scancel", "-u", "root")
 

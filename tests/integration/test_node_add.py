@@ -191,7 +191,7 @@ def test_a_new_key_goes_there_by_the_same_way(two: Two) -> None:
     wait_until(lambda: "JobState=RUNNING" in two.first.said(*shown), "the job runs", 30)
     line = two.first.argv("env", two.client.path, *command("dshpc", "key", "rotate", "--yes"))
     told = run(line, cwd=two.first.folder).good().stdout
-    assert f"Joined anew: {NODE}, " in told
+    assert f"Joined again: {NODE}, " in told
     assert "On other machines" not in told
     wait_until(lambda: "JobState=COMPLETED" in two.first.said(*shown), "the job has ended", 60)
     assert "Restarts=0" in two.first.said(*shown)
@@ -199,7 +199,7 @@ def test_a_new_key_goes_there_by_the_same_way(two: Two) -> None:
         line = two.first.argv("env", two.client.path, *command("dshpc", "node", "add", "--again"))
         done = run(line, cwd=two.first.folder)
     assert done.code == 3
-    assert f"{NODE} has not joined anew: {two.second.address} does not let" in done.stderr
+    assert f"{NODE} has not joined again: {two.second.address} does not let" in done.stderr
 
 
 def test_a_workspace_goes_there_and_comes_back(two: Two) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,26 +16,13 @@ from dshpc_setup.checkup.limited import READ_REPORT
 from dshpc_setup.container.end_jobs import GRACE_S
 from tests.integration.conftest import docker
 from tests.integration.saved import SAVED
-from tests.integration.test_container import AS_USER, HEALTH, Node, image, own, until
+from tests.integration.test_container import AS_USER, HEALTH, Node, fresh, image, own, until
 
-__all__ = ["image"]
+__all__ = ["fresh", "image"]
 
 pytestmark = pytest.mark.timeout(600)
 STATE = "/var/lib/dshpc/state"
 DAEMONS = ("slurmctld", "slurmd")
-
-
-@pytest.fixture
-def fresh(image: str, tmp_path: Path) -> Iterator[Node]:
-    node = Node(image, tmp_path / "config")
-    yield node
-    node.remove()
-
-
-def ready(node: Node) -> dict[str, object]:
-    status = node.wait()
-    assert status["ready"], node.log()
-    return status
 
 
 def move(node: Node, *options: str, devices: int, simulate: str) -> dict[str, object]:
@@ -44,7 +30,7 @@ def move(node: Node, *options: str, devices: int, simulate: str) -> dict[str, ob
     docker("stop", "--time", "10", node.name)
     node.remove(volumes=False)
     node.run(*options, devices=devices, simulate=simulate)
-    return ready(node)
+    return node.ready()
 
 
 def state(node: Node) -> str:
@@ -76,7 +62,7 @@ def reconfigure(node: Node) -> tuple[int, str]:
 
 def test_jobs_for_what_is_gone_wait_and_run_when_it_is_back(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sbatch", "-J", "fill", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
     until(lambda: fresh.jobs().get("fill") == "RUNNING")
     submit(fresh, "typed", "--gres=gpu:h100:2")
@@ -103,7 +89,7 @@ def test_jobs_for_what_is_gone_wait_and_run_when_it_is_back(fresh: Node) -> None
 
 def test_memory_and_gpus_follow_the_machine(fresh: Node) -> None:
     fresh.run(devices=4, simulate="h100:4")
-    ready(fresh)
+    fresh.ready()
     for options, devices, gres in (
         (("--memory", "3g"), 2, "gpu:h100:2"),
         (("--memory", "2g"), 0, "(null)"),
@@ -122,7 +108,7 @@ def test_memory_and_gpus_follow_the_machine(fresh: Node) -> None:
 
 def test_the_comparison_stays_with_the_last_start_that_got_ready(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     own(fresh, "gres.conf", "/dev/nvidia1", "/dev/nvidia1")
     docker("stop", "--time", "10", fresh.name)
     fresh.remove(volumes=False)
@@ -138,7 +124,7 @@ def test_the_comparison_stays_with_the_last_start_that_got_ready(fresh: Node) ->
 
 def test_jobs_that_ran_are_queued_again_and_run_at_once(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sbatch", "-J", "again", "--requeue", "-o", "/dev/null", "--wrap", "sleep 600")
     until(lambda: fresh.jobs().get("again") == "RUNNING")
     fresh.exec("sh", "-c", SAVED)
@@ -146,7 +132,7 @@ def test_jobs_that_ran_are_queued_again_and_run_at_once(fresh: Node) -> None:
         began = time.monotonic()
         docker("kill" if cut_off else "stop", fresh.name)
         docker("start", fresh.name)
-        ready(fresh)
+        fresh.ready()
         until(lambda: fresh.jobs().get("again") == "RUNNING")
         print(f"it runs again after {time.monotonic() - began:.1f} s")  # Slurm alone: two minutes
         fresh.exec("sh", "-c", SAVED)
@@ -158,7 +144,7 @@ def test_jobs_that_were_cut_off_begin_before_those_that_were_submitted_later(
 ) -> None:
     """slurmctld itself queues those again that began 20 s ago, as soon as slurmd registers."""
     fresh.run(devices=1, simulate="h100:1")
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sbatch", "-J", "cut-off", "--gres=gpu:1", "--requeue", "-o", "/dev/null",
                "--wrap", "sleep 600")  # fmt: skip
     until(lambda: fresh.jobs().get("cut-off") == "RUNNING")
@@ -169,7 +155,7 @@ def test_jobs_that_were_cut_off_begin_before_those_that_were_submitted_later(
     fresh.exec("sh", "-c", SAVED)
     docker(how, fresh.name)
     docker("start", fresh.name)
-    ready(fresh)
+    fresh.ready()
     until(lambda: "RUNNING" in fresh.jobs().values())
     assert {name for name, state in fresh.jobs().items() if state == "RUNNING"} == {"cut-off"}
     assert "DRAIN" not in fresh.exec("scontrol", "show", "node")
@@ -192,7 +178,7 @@ def has(node: Node, *names: str) -> bool:
 
 def test_a_stop_gives_running_jobs_time_to_save_and_no_more(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sh", "-c", 'printf %s "$1" >$2', "sh", SAVES, PROGRAM)
     batch = ("sbatch", "-n1", "-D", "/", "-o", "/dev/null")
     # a shell that knows no trap; a user's; a step of srun
@@ -205,7 +191,7 @@ def test_a_stop_gives_running_jobs_time_to_save_and_no_more(fresh: Node) -> None
     assert "did not end" not in fresh.log(), "the container ends as soon as they have"
     assert docker("inspect", "--format", "{{.State.ExitCode}}", fresh.name).strip() == "0"
     docker("start", fresh.name)
-    status = ready(fresh)
+    status = fresh.ready()
     assert "2 queued again, 0 ended" in str(status["notes"])
     until(lambda: has(fresh, "one.goes-on", "two.goes-on"))
     assert fresh.exec("cat", "/var/tmp/one.told", "/var/tmp/two.told") == "TERM\nTERM"
@@ -221,13 +207,13 @@ def test_a_stop_gives_running_jobs_time_to_save_and_no_more(fresh: Node) -> None
     assert GRACE_S < time.monotonic() - began < GRACE_S + 20  # less than a job's KillWait of 30 s
     assert "of jobs did not end within 7 s" in fresh.log()
     docker("start", fresh.name)
-    ready(fresh)
+    fresh.ready()
     until(lambda: set(fresh.jobs()) == {"deaf"})
 
 
 def test_jobs_of_a_partition_that_is_taken_out_are_not_lost(fresh: Node) -> None:
     fresh.run("--env", "DSHPC_PARTITIONS=more,empty")
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sbatch", "-J", "fill", "-p", "more", "--exclusive", "--wrap", "sleep 600")
     until(lambda: fresh.jobs().get("fill") == "RUNNING")
     submit(fresh, "one", "-p", "more")
@@ -256,7 +242,7 @@ def partitions(node: Node) -> dict[str, str]:
 
 def test_a_proof_that_finds_no_place_leaves_no_job(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sbatch", "--exclusive", "-J", "fill", "-o", "/dev/null", "--wrap", "sleep 600")
     until(lambda: fresh.jobs().get("fill") == "RUNNING")
     text = fresh.exec("cat", "/etc/slurm/slurm.conf")
@@ -282,7 +268,7 @@ def test_a_slurm_conf_of_the_user_that_asks_for_more_is_refused_before_the_daemo
     fresh: Node, name: str, old: str, new: str, words: str
 ) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     own(fresh, name, old, new)
     status = fresh.restart()
     assert status["phase"] == "failed"
@@ -297,7 +283,7 @@ def test_a_slurm_conf_of_the_user_that_asks_for_more_is_refused_before_the_daemo
 
 def test_our_slurm_conf_follows_the_gres_conf_of_the_user(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     text = "# USER_CUSTOMIZED=true\nName=gpu Type=big File=/dev/nvidia1 Flags=nvidia_gpu_env\n"
     (fresh.config / "gres.conf").write_text(text)
     status = fresh.restart()
@@ -310,7 +296,7 @@ def test_our_slurm_conf_follows_the_gres_conf_of_the_user(fresh: Node) -> None:
 )
 def test_noise_keeps_the_last_good_configuration(fresh: Node, content: bytes) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     (fresh.config / "slurm.conf").write_bytes(content)
     status = fresh.restart()
     assert status["ready"], fresh.log()
@@ -331,10 +317,10 @@ def test_a_line_of_the_settings_that_slurm_does_not_take(fresh: Node, line: str)
     assert "Correct it there, or take all of its lines out" in said
     fresh.remove()
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.remove(volumes=False)
     fresh.run(*extra)  # with a last good one to go on with
-    assert line in json.dumps(ready(fresh)["kept_last_good"])
+    assert line in json.dumps(fresh.ready()["kept_last_good"])
 
 
 # dshpc-node reconfigure
@@ -342,7 +328,7 @@ def test_a_line_of_the_settings_that_slurm_does_not_take(fresh: Node, line: str)
 
 def test_jobs_of_every_kind_outlive_a_reconfiguration(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     assert reconfigure(fresh)[0] == 0
     assert fresh.wait()["reconfigured"] is None  # nothing had changed
     out = "/tmp/out"
@@ -387,7 +373,7 @@ def test_jobs_of_every_kind_outlive_a_reconfiguration(fresh: Node) -> None:
 
 def test_a_refused_reconfiguration_leaves_what_is_in_force(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     text = fresh.exec("cat", "/etc/slurm/slurm.conf")
     for old, new, words in (
         ("ReturnToService", "ReturnToServise", "Did you mean ReturnToService?"),
@@ -398,7 +384,7 @@ def test_a_refused_reconfiguration_leaves_what_is_in_force(fresh: Node) -> None:
         assert code == 2
         assert words in said
         assert "keeps the configuration that it had" in said
-        status = ready(fresh)
+        status = fresh.ready()
         assert words in json.dumps(status["kept_last_good"])
         # No restart is needed; who types it in the container has other commands than the host
         assert "Then put it into effect: dshpc-node reconfigure" in said
@@ -408,12 +394,12 @@ def test_a_refused_reconfiguration_leaves_what_is_in_force(fresh: Node) -> None:
         assert fresh.exec("srun", "--gres=gpu:1", "echo", "runs") == "runs"
     (fresh.config / "slurm.conf").unlink()
     assert reconfigure(fresh)[0] == 0
-    assert ready(fresh)["kept_last_good"] is None
+    assert fresh.ready()["kept_last_good"] is None
 
 
 def test_gpus_that_come_and_go_while_it_runs(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sbatch", "-J", "holds", "--gres=gpu:1", "-o", "/dev/null", "--wrap", "sleep 600")
     until(lambda: fresh.jobs().get("holds") == "RUNNING")
     fresh.exec("mv", "/dev/nvidia1", "/dev/away")
@@ -439,7 +425,7 @@ def test_gpus_that_come_and_go_while_it_runs(fresh: Node) -> None:
 
 def test_one_reconfiguration_at_a_time_and_none_before_it_is_ready(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     locked = fresh.try_exec("flock", "/run/dshpc/reconfigure.lock", "dshpc-node", "reconfigure")
     assert locked.returncode == 3
     assert "already" in locked.stderr
@@ -451,7 +437,7 @@ def test_one_reconfiguration_at_a_time_and_none_before_it_is_ready(fresh: Node) 
 
 def test_a_reconfiguration_that_is_killed_leaves_one_set_in_force(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     for number, delay_s in enumerate((0.3, 0.6, 0.8, 0.9, 1.0, 1.1, 1.3, 1.6)):
         name = f"p{number}"
         text = fresh.exec("cat", "/etc/slurm/slurm.conf")
@@ -474,7 +460,7 @@ def started_with(node: Node) -> set[str]:
 
 def test_a_container_that_is_cut_off_while_it_is_changed_starts_right(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     submit(fresh, "held", "--hold")
     fresh.exec("sh", "-c", SAVED)
     text = fresh.exec("cat", "/etc/slurm/slurm.conf")
@@ -487,7 +473,7 @@ def test_a_container_that_is_cut_off_while_it_is_changed_starts_right(fresh: Nod
         time.sleep(delay_s)
         docker("kill", fresh.name)
         docker("start", fresh.name)
-        ready(fresh)
+        fresh.ready()
         assert {"debug", name} <= set(partitions(fresh))
         assert fresh.exec("srun", "--gres=gpu:1", "echo", "runs") == "runs"
         assert fresh.jobs()["held"] == "PENDING"
@@ -501,7 +487,7 @@ def test_a_container_that_is_cut_off_while_it_is_changed_starts_right(fresh: Nod
 
 def test_the_volume_of_another_cluster_is_not_taken_over(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     submit(fresh, "later", "--begin=now+1hour")
     docker("stop", "--time", "10", fresh.name)
     fresh.remove(volumes=False)
@@ -513,13 +499,13 @@ def test_the_volume_of_another_cluster_is_not_taken_over(fresh: Node) -> None:
     assert status["failure"]["resolution"][-1] == "Then start the cluster: dshpc restart"
     fresh.remove(volumes=False)
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     assert fresh.jobs() == {"later": "PENDING"}
 
 
 def test_a_first_start_frightens_nobody(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     assert "state file" not in fresh.log()
     assert "Jobs may be lost" not in fresh.log()
     # what is lost later on is said, and not taken for an empty queue
@@ -531,7 +517,7 @@ def test_a_first_start_frightens_nobody(fresh: Node) -> None:
 
 def test_a_killed_controller_gives_the_node_back_at_once(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     fresh.exec("sh", "-c", SAVED)
     pid = fresh.exec("s6-svstat", "-o", "pid", "/run/dshpc/services/slurmctld")
     slurmd = fresh.exec("s6-svstat", "-o", "pid", "/run/dshpc/services/slurmd")
@@ -587,7 +573,7 @@ def hold_again(node: Node) -> None:
 def test_what_an_earlier_start_left_is_not_believed_by_any_of_its_readers(fresh: Node) -> None:
     """It lies in the container until the first process removes it, which may be a while."""
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     hold(fresh)
     assert fresh.exec("head", "-n1", "/run/dshpc/phase") == "ready"  # the earlier start's
     as_root = (AS_USER, "token", "0", "0", "root", "--")
@@ -605,7 +591,7 @@ def test_what_an_earlier_start_left_is_not_believed_by_any_of_its_readers(fresh:
     as_doctor = fresh.try_exec("sh", "-c", READ_REPORT)
     assert (as_doctor.returncode != 0, as_doctor.stdout) == (True, "")
     fresh.exec("touch", "/tmp/go")
-    assert ready(fresh)["steps"]
+    assert fresh.ready()["steps"]
     told = json.loads(fresh.exec("dshpc-node", "status"))
     assert (told.pop("unclean_ends"), told.pop("idle_gpus")) == ([], [])  # looked up as asked for
     assert json.loads(fresh.exec("sh", "-c", READ_REPORT)) == told
@@ -625,7 +611,7 @@ def test_a_command_typed_while_the_first_process_clears_up_does_not_end_the_cont
     fresh: Node, tmp_path: Path
 ) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     (tmp_path / "rm").write_text(RM)
     (tmp_path / "rm").chmod(0o755)
     docker("cp", str(tmp_path / "rm"), f"{fresh.name}:/usr/local/bin/rm")
@@ -639,7 +625,7 @@ def test_a_command_typed_while_the_first_process_clears_up_does_not_end_the_cont
 
 def test_a_container_that_is_stopped_before_its_first_step_ends_at_once(fresh: Node) -> None:
     fresh.run()
-    ready(fresh)
+    fresh.ready()
     hold(fresh)
     docker("stop", "--time", "20", fresh.name)
     code = docker("inspect", "--format", "{{.State.ExitCode}}", fresh.name).strip()

@@ -81,10 +81,6 @@ def submit(cluster: Cluster, name: str, *options: str, script: str = "sleep 1") 
     return cluster.submit("-J", name, *options, script=script)
 
 
-def ended(cluster: Cluster, job: str) -> None:
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", f"job {job} has ended")
-
-
 def reservations(cluster: Cluster) -> str:
     return cluster.said("scontrol", "-o", "show", "reservation")
 
@@ -179,7 +175,7 @@ def test_a_big_job_comes_first_once_it_has_waited_so_long(fresh: Cluster) -> Non
     wait_until(lambda: f"longest_wait-{big} " in reservations(fresh), "it comes first")
     small = submit(fresh, "small-h100", "--gres=gpu:h100:1")
     fresh.said("scontrol", "hold", big)
-    ended(fresh, small)
+    fresh.completed(small)
     assert "longest_wait" not in reservations(fresh)
     go.touch()
 
@@ -207,7 +203,7 @@ def test_of_several_nodes_the_others_go_on(fresh: Cluster) -> None:
         both = submit(fresh, "both", "-N2", "--gres=gpu:h100:2")
         go.touch()
         for job in (wide, both):
-            ended(fresh, job)
+            fresh.completed(job)
 
 
 # What the service orders, by hand: of a release whose controller takes another view of it the rest is in vain

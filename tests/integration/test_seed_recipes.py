@@ -164,7 +164,7 @@ def test_manual_configuration_step_by_step(cluster: Cluster) -> None:
         seen = run([*container, "srun", request, "printenv", "CUDA_VISIBLE_DEVICES"])
         assert seen.good().stdout == "0\n", request
     job = cluster.submit("--gres=gpu:1", script="printenv CUDA_VISIBLE_DEVICES")
-    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "sbatch --gres=gpu:1")
+    cluster.completed(job)
     assert cluster.output(job) == "0\n"
 
     for again in (compose_restart, dshpc_restart, dshpc_reconfigure, configure):

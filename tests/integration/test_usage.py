@@ -225,7 +225,7 @@ def test_ten_thousand_jobs_that_ended_unseen_are_all_written_down(
             file.write(line.replace("JobId=7 ", f"JobId={own} "))
     began = time.monotonic()
     with monkeypatch.context() as killed:
-        killed.setattr(sampler, "_forget", lambda *_: sys.exit("killed"))
+        killed.setattr(sampler._ended, "_forget", lambda *_: sys.exit("killed"))
         with pytest.raises(SystemExit):
             sampler.pass_once(1e6, BEGAN + 100)
     sampler.__post_init__()

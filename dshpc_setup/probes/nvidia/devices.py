@@ -21,7 +21,7 @@ from dshpc_setup.probes import naming, pci
 from dshpc_setup.probes.nvidia import health as nvidia_health
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia.layers import OURS, Layers
-from dshpc_setup.probes.nvidia.values import count, text
+from dshpc_setup.probes.nvidia.values import count, switch, text
 from dshpc_setup.probes.trace import Trace
 from dshpc_setup.problems import LOST, NO_FABRIC, NO_INSTANCES, PROHIBITED, RESET, UNREADABLE
 
@@ -165,9 +165,9 @@ def _device(
         ),
         unified_memory=_unified(name, memory, board is not None),
         links=_links(item.get("nvlinks")),
-        persistence=_switch(item.get("persistence")),
+        persistence=switch(item.get("persistence")),
         compute_mode=_one_of(_COMPUTE_MODES, item.get("compute_mode")),
-        ecc=_switch(item.get("ecc")),
+        ecc=switch(item.get("ecc")),
         virtualization=_one_of(_VIRTUALIZATIONS, item.get("virtualization")),
         fabric=_fabric(item.get("fabric")),
         health=nvidia_health.of(item),
@@ -237,11 +237,6 @@ def _fabric(value: object) -> Fabric | None:
 def _one_of(names: tuple[Any, ...], value: object) -> Any:
     number = count(value)
     return names[number] if number is not None and number < len(names) else None
-
-
-def _switch(value: object) -> bool | None:
-    number = count(value)
-    return bool(number) if number in (0, 1) else None
 
 
 def groups(look: Trace, files: Sequence[str]) -> tuple[int, ...]:

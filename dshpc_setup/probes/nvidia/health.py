@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.facts import FabricFault, GpuHealth
-from dshpc_setup.probes.nvidia.values import count
+from dshpc_setup.probes.nvidia.values import count, switch
 from dshpc_setup.problems import BROKEN, FABRIC_UNHEALTHY
 
 _TRUE = 1
@@ -36,10 +36,10 @@ def of(item: Mapping[str, Any]) -> GpuHealth | None:
         volatile_sram=count(ecc.get("volatile_sram")),
         aggregate_dram=count(ecc.get("aggregate_dram")),
         aggregate_sram=count(ecc.get("aggregate_sram")),
-        sram_over_threshold=_flag(ecc.get("sram_threshold")),
-        remap_pending=_flag(rows.get("pending")),
-        remap_failed=_flag(rows.get("failed")),
-        retirement_pending=_flag(item.get("retired_pending")),
+        sram_over_threshold=switch(ecc.get("sram_threshold")),
+        remap_pending=switch(rows.get("pending")),
+        remap_failed=switch(rows.get("failed")),
+        retirement_pending=switch(item.get("retired_pending")),
         fabric=_fabric(_object(item.get("fabric"))),
     )
     if pending in (0, 1) and pending != count(item.get("mig_mode")):
@@ -69,8 +69,3 @@ def _fabric(value: Mapping[str, Any]) -> tuple[FabricFault, ...]:
 
 def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _flag(value: object) -> bool | None:
-    number = count(value)
-    return bool(number) if number in (0, 1) else None

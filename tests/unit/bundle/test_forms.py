@@ -9,14 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from dshpc_setup.record.scrub import Scrubber
+from tests.unit.record.test_scrub import scrubbed
 
 ENCODED = base64.b64encode(b"password=hunter2222").decode()
-
-
-def scrubbed(text: str, **names: list[str]) -> str:
-    scrubber = Scrubber(**names)  # type: ignore[arg-type]
-    scrubber.learn(text)
-    return scrubber.text(text)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import errno
 import inspect
 import io
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,12 +29,7 @@ from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 NO_RUNTIME = SimpleNamespace(runtime=dict)  # a project that nothing is known of
 
 
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -545,7 +545,7 @@ def test_status_as_json(project: Project) -> None:
     ("change", "code", "said"),
     [
         ({INSPECT: NONE}, Exit.ERROR, "is down"),
-        ({"docker exec p-slurm dshpc-node": Answer("{}", 3)}, Exit.INCOMPLETE, "not begun yet"),
+        ({"docker exec p-slurm dshpc-node": Answer("{}", 3)}, Exit.INCOMPLETE, "not started yet"),
         (
             {"docker exec p-slurm dshpc-node": Answer('{"phase": "starting: key"}', 3)},
             Exit.INCOMPLETE,

@@ -23,10 +23,7 @@ __all__ = ["project"]
 
 
 @pytest.fixture(autouse=True)
-def _here(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "200")
+def _here(nowhere: None, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project.folder)
 
 

@@ -34,10 +34,8 @@ OLD_DRIVER = str(MACHINES / "t4-driver-460-too-old")
 
 
 @pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def _plain(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
 
 
 LATE = Unanswered("nvml", "timeout", "late")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,8 @@ NAME = "NVIDIA H100 80GB HBM3"
 
 
 @pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.chdir(tmp_path)
+def _plain(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
 
 
 def now(**more: Any) -> GpusNow:

@@ -60,7 +60,7 @@ def test_nodes_that_ssh_reaches_join_anew_and_the_others_are_told(
     said = capsys.readouterr()
     assert asked == [("lab2",)]
     assert "On other machines: lab3." in said.out
-    assert "lab2 has not joined anew: lab2 does not let" in said.err
+    assert "lab2 has not joined again: lab2 does not let" in said.err
 
 
 def test_its_errors_and_exit_codes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,8 @@ FIX = (
 
 
 @pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def _plain(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
 
 
 def run_of(found: Passthrough, facts: HostFacts = TWO, **more: Any) -> testrun.TestRun:

@@ -23,12 +23,7 @@ MACHINES = Path(__file__).parents[2] / "machines"
 H100 = str(MACHINES / "h100x8")
 
 
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 def asked_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "a tagged list": ("amd", f"{WEB}    devices: !override\n    - /dev/fuse\n", "c.yml:4:5", "!override"),
     "a tagged service": ("gpus", "services:\n  web: !reset\n    image: x\n", "c.yml:2:3", "!reset"),
     "another runtime": ("runtime", f"{WEB}    runtime: sysbox-runc\n", "c.yml:4:5", "another value"),
-    "a runtime by variable": ("gpus", f"{WEB}    runtime: ${{R}}\n", "c.yml:4:14", "a variable stands in"),
+    "a runtime by variable": ("gpus", f"{WEB}    runtime: ${{R}}\n", "c.yml:4:14", "a variable is in"),
     "a device by variable": ("gpus", f"{WEB}    devices:\n    - ${{D}}\n", "c.yml:5:7", "a variable"),
     "another variable's value": (
         "wsl",
@@ -155,8 +155,8 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "an odd line end": ("gpus", f"{WEB}    # a\u2028b: c\n", "c.yml:4:8", "U+2028"),
     "an old line end": ("gpus", f"{WEB}    # a\rb: c\n", "c.yml:4:8", "U+000D"),
     "an inline mapping": ("gpus", "services:\n  ? web\n  : image: x\n", "c.yml:3:5", "begins with something"),
-    "an anchor in itself": ("gpus", f"x-a: &a\n  b: *a\n{WEB}", "c.yml:1:6", "*a stands in it"),
-    "a merge key in itself": ("gpus", "services:\n  web: &w\n    <<: *w\n", "c.yml:2:8", "*w stands in it"),
+    "an anchor in itself": ("gpus", f"x-a: &a\n  b: *a\n{WEB}", "c.yml:1:6", "*a is in it"),
+    "a merge key in itself": ("gpus", "services:\n  web: &w\n    <<: *w\n", "c.yml:2:8", "*w is in it"),
     "too much": (
         "gpus",
         "x-0: &a0 [a, a]\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,12 +11,6 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.slurm.paths import Paths
 
 CHANGES: tuple[Change, ...] = get_args(Change)
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    (tmp_path / "run/dshpc").mkdir(parents=True)
-    return Paths(str(tmp_path))
 
 
 @pytest.mark.parametrize("first", CHANGES)

@@ -224,12 +224,6 @@ def test_links_are_asked_for() -> None:
     assert gpu_places.needed(ALIKE, plan, own_gres=False)
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    (tmp_path / "run/dshpc").mkdir(parents=True)
-    return Paths(str(tmp_path))
-
-
 def machine(state: State = "present", code: int = 0) -> FakeMachine:
     text = said("/dev/nvidia1", "/dev/nvidia0")
     answer = Answer(code=code, stderr=text, state=state)

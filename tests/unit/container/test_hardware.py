@@ -9,17 +9,8 @@ from typing import Any
 import pytest
 
 from dshpc_setup.container import hardware
-from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
-
-
-def facts(*gpus: GpuDevice, simulated: bool = False) -> HostFacts:
-    return HostFacts(
-        Platform("linux", in_container=True),
-        Cpu(8, usable=8),
-        Memory(64000, 64000),
-        Gpus("present" if gpus else "absent", gpus, simulated),
-        Engine("absent"),
-    )
+from dshpc_setup.facts import GpuDevice, MigInstance
+from tests.unit.container.test_drift import facts
 
 
 def card(index: int, vendor: str = "nvidia") -> GpuDevice:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +16,6 @@ SHOWN = """PartitionName=debug AllowGroups=ALL State=UP TotalCPUs=2
 PartitionName=short AllowGroups=ALL State=UP TotalCPUs=2
 PartitionName=closed AllowGroups=ALL State=DRAIN TotalCPUs=2
 """
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    (tmp_path / "run/dshpc").mkdir(parents=True)
-    return Paths(str(tmp_path))
 
 
 def slurm(**more: Answers) -> FakeMachine:

@@ -141,9 +141,6 @@ def keys(data: bytes) -> dict[str, Any]:
     return {"type": "websocket.receive", "bytes": data}
 
 
-GONE = {"type": "websocket.disconnect", "code": 1001}
-
-
 @pytest.mark.parametrize(
     "headers",
     [

@@ -346,7 +346,7 @@ def test_a_broken_gpu_is_kept_from_jobs_unless_it_is_asked_for() -> None:
     assert used.plan.gres_text == "gpu:a100:2"
     told = {each.id: each for each in diagnose(used)}
     assert told["DSH-NV-106"].state == "error"
-    assert "Jobs get it all the same" in told["DSH-NV-106"].cause
+    assert "Jobs get it anyway" in told["DSH-NV-106"].cause
     assert told["DSH-GP-002"].state == "ok"
 
 

@@ -809,7 +809,7 @@ def test_without_a_docker_command_the_cluster_is_not_said_to_be_stopped() -> Non
 
 def test_a_node_with_the_former_key_joins_anew_and_is_not_resumed() -> None:
     drained = found("former-key", "DSH-SL-012")
-    assert "joined anew" in drained.cause
+    assert "joined again" in drained.cause
     assert "dshpc node add --again" in commands(drained)
     assert not any(fix.automatic for fix in drained.fix)
     observed = known(f"{HOST}/slurm-former-key").observed

@@ -261,7 +261,7 @@ def test_what_is_locked_is_fetched_by_its_hashes(tmp_path: Path) -> None:
     assert path.is_file()
     assert machine.asked == [HASHED]
     assert {"--require-hashes", "--no-deps"} <= set(machine.ran[-1])
-    assert machine.envs[-1]["UV_CONSTRAINT"] == ""
+    assert (machine.environments[-1] or {})["UV_CONSTRAINT"] == ""
     other = replace(LOCK, architecture="arm64")
     assert locking.archive(machine, project, other, SITE) != path
     assert locking.archive(machine, project, replace(LOCK, wheels=()), SITE) is None
@@ -369,7 +369,7 @@ SAID = dict(
 def failed(said: CommandResult) -> DshpcError:
     uv_here = uv.Uv("uv", "py", "amd64", {}, secrets=("hunter2",))
     with pytest.raises(DshpcError) as caught:
-        uv.resolve(FakeMachine({"uv pip compile": [said]}), uv_here, (), Path("/"))
+        uv.resolve(FakeMachine(replies={"uv pip compile": [said]}), uv_here, (), Path("/"))
     return caught.value
 
 
@@ -413,7 +413,7 @@ def test_uv_is_our_environment_s_own_or_that_of_the_path() -> None:
 def test_debians_versions_are_locked() -> None:
     said = "dshpc-version libgomp1 14.2.0-19\ndshpc-version r-base-core 4.5.0-3\n"
     said += "dshpc-version r-cran-dplyr 1.1.4-1\n"
-    machine = FakeMachine({"/usr/bin/docker run": [ended(said)]})
+    machine = FakeMachine(replies={"/usr/bin/docker run": [ended(said)]})
     declared = Declaration((), ("libgomp1",), ("dplyr",))
     assert debian.lock(machine, "base", "", SITE, declared) == (
         DebianPackage("libgomp1", "14.2.0-19", "apt"),
@@ -423,7 +423,9 @@ def test_debians_versions_are_locked() -> None:
 
 
 def test_what_debian_has_not_is_named() -> None:
-    machine = FakeMachine({"/usr/bin/docker run": [ended("dshpc-version r-base-core 4.5\n")]})
+    machine = FakeMachine(
+        replies={"/usr/bin/docker run": [ended("dshpc-version r-base-core 4.5\n")]}
+    )
     with pytest.raises(DshpcError) as caught:
         debian.lock(machine, "base", "", SITE, Declaration((), ("nosuch",), ("myR",)))
     assert caught.value.details.splitlines() == [
@@ -434,7 +436,9 @@ def test_what_debian_has_not_is_named() -> None:
 
 
 def test_without_debian_packages_no_container_is_started() -> None:
-    assert debian.lock(FakeMachine({}), "base", "", SITE, Declaration(DECLARED.python)) == ()
+    assert (
+        debian.lock(FakeMachine(replies={}), "base", "", SITE, Declaration(DECLARED.python)) == ()
+    )
 
 
 # --- the build

@@ -27,14 +27,14 @@ def image(arch: str = "amd64") -> str:
 
 
 def test_what_is_there_wins() -> None:
-    machine = FakeMachine({f"{INSPECT} debian:trixie-slim": [ended(image())]})
+    machine = FakeMachine(replies={f"{INSPECT} debian:trixie-slim": [ended(image())]})
     base = ensure_base(machine, FACTS, Settings(), Silent())
     assert (base.ref, base.image_id, base.origin) == ("debian:trixie-slim", "sha256:1", "local")
 
 
 def test_our_own_base_is_found_without_asking_a_registry() -> None:
     machine = FakeMachine(
-        {
+        replies={
             f"{INSPECT} debian:trixie-slim": [NOT_THERE],
             f"{INSPECT} dshpc-base:trixie-amd64": [ended(image())],
         }
@@ -46,7 +46,7 @@ def test_our_own_base_is_found_without_asking_a_registry() -> None:
 
 def test_pulled_where_the_local_one_is_of_another_processor() -> None:
     machine = FakeMachine(
-        {
+        replies={
             f"{INSPECT} debian:trixie-slim": [ended(image("arm64")), ended(image())],
             f"{INSPECT} dshpc-base": [NOT_THERE],
             PULL: [ended("trixie-slim: Pulling from library/debian")],
@@ -57,14 +57,14 @@ def test_pulled_where_the_local_one_is_of_another_processor() -> None:
 
 def test_a_slow_registry_gets_time_and_a_silent_one_does_not() -> None:
     slow = FakeMachine(
-        {
+        replies={
             f"{INSPECT} mine:1": [NOT_THERE, ended(image())],
             PULL: [replace(TIMEOUT, stdout="1: Pulling from mine"), ended("Digest: x")],
         }
     )
     settings = Settings(base_image="mine:1")
     assert ensure_base(slow, FACTS, settings, Silent()).origin == "pulled"
-    silent = FakeMachine({f"{INSPECT} mine:1": [NOT_THERE], PULL: [TIMEOUT]})
+    silent = FakeMachine(replies={f"{INSPECT} mine:1": [NOT_THERE], PULL: [TIMEOUT]})
     with pytest.raises(DshpcError) as caught:
         ensure_base(silent, FACTS, settings, Silent())
     assert sum("pull" in argv for argv in silent.ran) == 1
@@ -73,7 +73,9 @@ def test_a_slow_registry_gets_time_and_a_silent_one_does_not() -> None:
 
 
 def test_an_engine_that_does_not_answer_is_no_missing_image() -> None:
-    machine = FakeMachine({INSPECT: [ended(code=1, stderr="Cannot connect to the Docker daemon")]})
+    machine = FakeMachine(
+        replies={INSPECT: [ended(code=1, stderr="Cannot connect to the Docker daemon")]}
+    )
     with pytest.raises(DshpcError) as caught:
         find_base(machine, FACTS, Settings())
     assert "Cannot connect" in caught.value.details
@@ -85,7 +87,7 @@ def test_a_refusal_to_install_debootstrap_says_what_else_there_is(
     # The made-up machine asks in this process, which would be in the trial's namespaces from then on
     monkeypatch.setattr(own_base, "find_ids", lambda *_: None)
     machine = FakeMachine(
-        {
+        replies={
             INSPECT: [NOT_THERE],
             PULL: [ended(code=1, stderr="dial tcp: lookup registry: no such host")],
             "apt-config": [ended()],
@@ -151,7 +153,7 @@ FULL = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 9 9
 
 def test_no_room_says_where_was_looked() -> None:
     machine = FakeMachine(
-        {
+        replies={
             "df -Pk /scratch": [ended(FULL.format(1024 * 100))],
             "df -Pk /var/tmp": [ended(code=1, stderr="df: /var/tmp: No such file or directory")],
             "df -Pk /tmp": [ended(FULL.format(1024 * 9000))],

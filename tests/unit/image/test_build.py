@@ -21,6 +21,7 @@ from dshpc_setup.image.build import (
     compose_build,
 )
 from dshpc_setup.image.context import Context
+from dshpc_setup.machine import CommandResult
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Silent
 from tests.unit.image.fakes import FACTS, TIMEOUT, FakeMachine, ended
@@ -51,7 +52,7 @@ def image(digest: str) -> str:
     ],
 )
 def test_builder(buildx: str | None, version: str, expected: str) -> None:
-    machine = FakeMachine({"/usr/bin/docker --version": [ended(version)]})
+    machine = FakeMachine(replies={"/usr/bin/docker --version": [ended(version)]})
     facts = replace(FACTS, engine=replace(FACTS.engine, buildx=buildx))
     assert choose_builder(machine, facts) == expected
     podman = replace(facts, engine=replace(facts.engine, kind="podman"))
@@ -93,7 +94,7 @@ def test_every_input_counts_and_the_site_does_not() -> None:
 
 @pytest.mark.parametrize("builder", ["buildx", "buildkit", "classic"])
 def test_command(builder: str) -> None:
-    machine = FakeMachine({"/usr/bin/docker context show": [ended("lab\n")]})
+    machine = FakeMachine(replies={"/usr/bin/docker context show": [ended("lab\n")]})
     context = replace(CONTEXT, buildkit=builder != "classic")
     argv, env = command(machine, builder, context, "t:1", ARGS)  # type: ignore[arg-type]
     line = " ".join(argv)
@@ -131,21 +132,25 @@ def run(machine: FakeMachine, context: Context = CONTEXT) -> tuple[bool, str]:
 
 
 def test_skipped_where_the_label_says_so() -> None:
-    machine = FakeMachine({INSPECT: [ended(image(DIGEST))]})
+    machine = FakeMachine(replies={INSPECT: [ended(image(DIGEST))]})
     assert run(machine) == (False, "sha256:9")
     assert len(machine.ran) == 1
 
 
 @pytest.mark.parametrize("before", [NOT_THERE, ended(image("older"))])
-def test_built(before: object) -> None:
-    machine = FakeMachine({INSPECT: [before, ended(image(DIGEST))], BUILD: [ended("Step 1/2 :")]})  # type: ignore[list-item]
+def test_built(before: CommandResult) -> None:
+    machine = FakeMachine(
+        replies={INSPECT: [before, ended(image(DIGEST))], BUILD: [ended("Step 1/2 :")]}
+    )
     assert run(machine) == (True, "sha256:9")
     assert f"DSHPC_BUILD={DIGEST}" in machine.ran[-2]
 
 
 def test_a_failure_is_told_without_the_password() -> None:
     output = "Err:1 http://me:pa55@proxy:3128 x\nE: Unable to locate package slurmd\n"
-    machine = FakeMachine({INSPECT: [ended(image("older"))], BUILD: [ended(output, code=1)]})
+    machine = FakeMachine(
+        replies={INSPECT: [ended(image("older"))], BUILD: [ended(output, code=1)]}
+    )
     with pytest.raises(DshpcError) as caught:
         run(machine)
     assert caught.value.exit_code == 2
@@ -158,8 +163,11 @@ def test_a_failure_is_told_without_the_password() -> None:
 def test_an_image_that_another_build_removed_meanwhile_is_made_once_more() -> None:
     lost = ended('Step 2/9 : RUN x\nunable to find image "sha256:0c1f"\n', code=1)
     seen = [NOT_THERE, ended(image(DIGEST))]
-    assert run(FakeMachine({INSPECT: [*seen], BUILD: [lost, ended()]})) == (True, "sha256:9")
-    machine = FakeMachine({INSPECT: [NOT_THERE], BUILD: [lost, lost, ended()]})
+    assert run(FakeMachine(replies={INSPECT: [*seen], BUILD: [lost, ended()]})) == (
+        True,
+        "sha256:9",
+    )
+    machine = FakeMachine(replies={INSPECT: [NOT_THERE], BUILD: [lost, lost, ended()]})
     with pytest.raises(DshpcError, match="removed meanwhile"):
         run(machine)
     assert sum("build" in argv for argv in machine.ran) == 2
@@ -167,9 +175,9 @@ def test_an_image_that_another_build_removed_meanwhile_is_made_once_more() -> No
 
 def test_a_deadline_and_a_lying_builder() -> None:
     with pytest.raises(DshpcError, match="not done within"):
-        run(FakeMachine({INSPECT: [NOT_THERE], BUILD: [TIMEOUT]}))
+        run(FakeMachine(replies={INSPECT: [NOT_THERE], BUILD: [TIMEOUT]}))
     with pytest.raises(DshpcError, match="not the image"):
-        run(FakeMachine({INSPECT: [NOT_THERE, ended(image("x"))], BUILD: [ended()]}))
+        run(FakeMachine(replies={INSPECT: [NOT_THERE, ended(image("x"))], BUILD: [ended()]}))
 
 
 def test_compose() -> None:

@@ -34,7 +34,9 @@ def test_compose_1_builds_as_well(
     monkeypatch.setattr(recipe_module, "gather_site", lambda _: SiteFiles())
     engine = replace(FACTS.engine, buildx="0.13.1", compose=compose)
     facts = replace(FACTS, engine=engine)
-    machine = FakeMachine({"/usr/bin/docker --version": [ended("Docker version 26.1.5, build x")]})
+    machine = FakeMachine(
+        replies={"/usr/bin/docker --version": [ended("Docker version 26.1.5, build x")]}
+    )
     recipe = make_recipe(
         machine, facts, Settings(), Project(tmp_path), BASE, "nvidia", dry_run=True
     )

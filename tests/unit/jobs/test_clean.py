@@ -6,7 +6,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from tests.unit.slurm.test_job_states import item
 
 UID = os.getuid()
 DAY = 86400.0
-Clean = Callable[..., dict[str, Any]]
 
 
 class Folder:

@@ -502,9 +502,9 @@ def test_a_task_that_waits_with_others_is_shown_alone(
     assert "other jobs are before it" in said
     assert f"{workspace(tmp_path)}/output-3.log" in said
     assert '{"n": 3}' in said
-    with pytest.raises(DshpcError, match=r"Job 17_3 has not begun yet.*output-3\.log"):
+    with pytest.raises(DshpcError, match=r"Job 17_3 has not started yet.*output-3\.log"):
         job_verbs.main(["logs", "17", "--task", "3", "--work", "/w"])
-    with pytest.raises(DshpcError, match="an array, and none of its tasks has begun"):
+    with pytest.raises(DshpcError, match="an array, and none of its tasks has started"):
         job_verbs.main(["logs", "17", "--work", "/w"])
 
 

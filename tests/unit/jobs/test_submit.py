@@ -414,7 +414,7 @@ def test_one_that_has_begun_is_left_alone(tmp_path: Path) -> None:
 
     slurm = Begun("", -9)
     slurm.queue = None
-    with pytest.raises(DshpcError, match="has begun, and its number is not known") as told:
+    with pytest.raises(DshpcError, match="has started, and its ID is not known") as told:
         submit.submit(slurm, asked(tmp_path), offer())
     assert told.value.resolution[0] == "Find it: dshpc job list"
     (own,) = tmp_path.glob("jobs/*/*/.job")

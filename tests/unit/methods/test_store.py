@@ -101,9 +101,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_a_folders_name_is_no_methods_name(tmp_path: Path) -> None:
     folder(tmp_path, "mine", text=text_of(name="train"))
     error = refused(tmp_path, "mine")
-    assert error.resolution == (
-        "In the folder mine is the method train: its name stands in method.json.",
-    )
+    assert error.resolution == ("In the folder mine is the method train: method.json names it so.",)
 
 
 def test_one_of_ones_own_beside_the_shipped_ones_is_ones_own(

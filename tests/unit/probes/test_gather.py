@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from dshpc_setup import probes
-from dshpc_setup.facts import Evidence, Gpus, HostFacts, Section
+from dshpc_setup.facts import Evidence, Gpus, Section
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.trace import Found
 from tests.unit.machine.in_place import EMPTY
-
-
-def evidence_by_probe(facts: HostFacts) -> dict[str, Evidence]:
-    """The last piece of evidence of each probe."""
-    return {item.probe: item for item in facts.evidence}
 
 
 def replaced(name: str, probe: Any) -> tuple[tuple[str, Any, Section], ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from dshpc_setup import probes
 from dshpc_setup.checkup import kernel
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.machine import Binary, CommandResult
-from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
+from dshpc_setup.machine import Binary
+from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed.model import KernelLog
 from dshpc_setup.passthrough.driver_files import driver_files
 from dshpc_setup.probes.amd import rocm_smi
@@ -27,34 +26,10 @@ from dshpc_setup.record import capture, places, scrubbed
 from dshpc_setup.record import recorder as recording
 from dshpc_setup.record.scrub import Scrubber
 from dshpc_setup.terminal.reporter import Silent
+from tests.unit.bundle.made import Made
 
 MACHINES = Path(__file__).parents[2] / "machines"
 NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.yaml"))
-
-
-class Made(RecordedMachine):
-    """A machine of which all is known: what its folder does not hold is not there."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        deadline_s: float,
-        stdin: bytes | str | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        on_line: Callable[[str], None] | None = None,
-    ) -> CommandResult:
-        try:
-            return super().run(argv, deadline_s=deadline_s, on_line=on_line)
-        except Unrecorded:
-            return CommandResult(tuple(argv), "absent", None, "", "not there", 1.0)
-
-    def which(self, program: str) -> str | None:
-        try:
-            return super().which(program)
-        except Unrecorded:
-            return None
 
 
 VOCABULARY = "what is neither in a list of record/vocabulary nor in record/shapes.py is replaced"

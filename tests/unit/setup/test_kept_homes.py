@@ -50,7 +50,7 @@ def test_a_job_that_began_before_is_named() -> None:
     rows = ("17", "ada", "0:03", "1", "1", "train"), ("18", "bob", "0:03", "1", "1", "train")
     jobs = "".join("".join(f"{word}\x1f" for word in row) + "\n" for row in rows)
     (told,) = kept_homes.copied(machine(Answer(json.dumps(KEPT)), jobs), "c", Said())
-    assert "What job 17, begun before, leaves in $HOME stays in the volume" in told
+    assert "What job 17, started before, leaves in $HOME stays in the volume" in told
     assert "18" not in told
 
 
