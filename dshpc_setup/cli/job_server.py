@@ -139,7 +139,9 @@ def _built(line: Line, here: Cluster, token: str, *, dry: bool) -> Request:
     says = line.asked.gpus or line.asked.gpu_type or line.asked.gpu_memory
     usual = Resources(gpus=1, optional_gpus="always" if says else "auto")
     resources = replace(request_building.with_asked(usual, asked), env=dict(program.variables))
-    return replace(request, cwd=folder, environment=program.environment, resources=resources)
+    return replace(
+        request, cwd=folder, in_place=True, environment=program.environment, resources=resources
+    )
 
 
 def _lab(line: Line, incoming: Incoming, folder: str, token: str) -> Program:

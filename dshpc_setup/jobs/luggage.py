@@ -29,7 +29,7 @@ MOST_KEPT, MOST_KEPT_BYTES = (
 )  # of an environment or an image, which goes there once
 PASSED_OVER = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 
-Why = Literal["large", "unreadable", "processor"]
+Why = Literal["large", "unreadable", "processor", "in-place"]
 _KEPT = re.compile(r"\.(?:envs|images)/[0-9a-f]{1,64}")
 
 
@@ -136,6 +136,8 @@ def moved(request: Mapping[str, Any], taken: Sequence[Piece], folder: str) -> di
 
 def refused(request: Mapping[str, Any], own: str | None) -> Refused | None:
     """Why it cannot be carried; None where it can. `own` is measured, too, where there is one."""
+    if request.get("in_place"):
+        return Refused("in-place")
     count = size = 0
     mine = (Piece(own, "."),) if own is not None else ()
     for piece in (*mine, *pieces(request, own), *kept(request)):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _ASK_S = 10.0
 _LESS = ("Take less along: submit in a folder with less in it, or give smaller inputs.",)
 _NOT_CARRIED = {
+    "in-place": "It works in the folder where it was started, and a copy of that would not do.",
     "processor": "Its environment or image is for another processor than the node's, {}.",
     "large": "It is too large to be carried there: {}.",
     "unreadable": "What it takes along cannot be read: {}.",

@@ -48,6 +48,7 @@ class Request:
     node: str | None = None
     target_nodes: tuple[str, ...] = ()  # of each target, where they are on several
     cwd: str | None = None  # where it runs; None: in the workspace
+    in_place: bool = False  # it works on that very folder: a copy would not do
     partition: str | None = None
     if_busy: Literal["wait", "refuse"] = "wait"
     dry_run: bool = False

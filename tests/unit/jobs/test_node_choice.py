@@ -201,6 +201,7 @@ def test_a_node_to_which_workspaces_are_carried_takes_what_can_be(tmp_path: Path
         ({"environment": gone}, "aarch64", "another processor than the node's, aarch64"),
         ({"image": gone}, "aarch64", "another processor"),
         ({"cwd": gone}, "x86_64", "No such"),
+        ({"in_place": True}, "x86_64", "a copy of that would not do"),
     )
     for fields, processor, word in cases:
         other = replace(asked, **fields)
