@@ -140,8 +140,9 @@ def network(*names: str) -> Iterator[tuple[Member, ...]]:
     finally:
         for each in members:
             if (each.folder / ".dshpc").is_dir():
-                each.dshpc("node", "token", "--revoke")
-                each.dshpc("destroy", "--yes", "--stop-jobs", "--image")
+                whose = replace(each, uid=each.top.stat().st_uid)
+                whose.dshpc("node", "token", "--revoke")
+                whose.dshpc("destroy", "--yes", "--stop-jobs", "--image")
         for space in (switch, *spaces):
             run(as_root("ip", "netns", "del", space))
         remove_folder(top)

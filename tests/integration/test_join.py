@@ -287,15 +287,16 @@ def test_one_of_a_user_without_a_range_of_ids_takes_his_jobs_alone(lan: Lan) -> 
     for shown in (("node", "show", OWNED), ("node", "list"), ("status",)):
         assert f"{OWNED} takes the jobs of" in lan.first.said(*shown)
     # Another user's: refused where it names the node or its partition, or what no other node has
+    nowhere = ("-o/dev/null", "-D/tmp")
     alone: dict[tuple[str, ...], str]
     alone = {("-w", OWNED): "takes the jobs of ada alone", ("-p", "owners"): "you own none"}
     for words in (*alone, ("--gres=gpu:l4:1",), ("-N3",)):
-        for program in (("srun", *words, "id"), ("sbatch", *words, "--wrap=id")):
+        for program in (("srun", *words, "id"), ("sbatch", *words, *nowhere, "--wrap=id")):
             told = lan.user(OTHER, *program)
             assert told.code != 0, told
             assert alone.get(words, "node configuration is not available") in told.stderr, told
     # What waits for the other nodes waits on, though this one is free
-    whole = ("--exclusive", "--wrap", "sleep 300", "-o/dev/null", "-D/tmp")
+    whole = ("--exclusive", "--wrap", "sleep 300", *nowhere)
     held = [lan.user(OTHER, "sbatch", "--parsable", "-w", node, *whole).good().stdout.strip()
             for node in (NODE, f"{PREFIX}lan")]  # fmt: skip
     waits = lan.user(OTHER, "sbatch", "--parsable", "-o/dev/null", "-D/tmp", "--wrap=true")
@@ -335,7 +336,7 @@ def _state(lan: Lan, job: str) -> str:
 
 def test_the_controller_has_another_address_and_no_job_is_lost(lan: Lan) -> None:
     """The last one here: nodes join anew by one line."""
-    words = ("sbatch", "--parsable", "-w", NODE, "--gres=gpu:2", "-o", "/dev/null", "--wrap")
+    words = ("sbatch", "--parsable", "-w", NODE, "--exclusive", "-o", "/dev/null", "--wrap")
     job, waits = (lan.first.said(*words, script) for script in ("sleep 15", "true"))
     wait_until(lambda: _state(lan, job) == "RUNNING", "the job runs", 30)
     lan.first.said("node", "token", "--revoke")
