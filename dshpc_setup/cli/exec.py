@@ -74,6 +74,7 @@ class Call:
         self.mode = exec_stdin.mode(command, arguments, exec_caller.terminals())
         self.token = os.urandom(8).hex()
         self.more: list[str] = []  # variables, as NAME or NAME=VALUE
+        self.told_to_end = False  # by a signal that we got
 
     def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
         """The command line of the engine's client that runs it."""
@@ -207,6 +208,7 @@ def run(call: Call) -> int:
         from dshpc_setup.cli.exec_trouble import no_client
 
         raise no_client(call.engine.program[0], str(error)) from None
+    call.told_to_end = session.told_to_end
     if session.gave_up:
         say(
             f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "

@@ -53,6 +53,7 @@ class Session:
         self._closed = False  # nobody reads our stdout any more
         # delivery's pid -> signal, when it came, when this try began
         self._pending: dict[int, tuple[str, float, float]] = {}
+        self.told_to_end = False  # by a signal that we got
         self.gave_up: str | None = None  # the signal at which a silent engine was given up
 
     def run(self) -> tuple[int, int]:
@@ -158,7 +159,9 @@ class Session:
                 self._closed = True
                 self.abandon(number)
             else:
-                self._forward(signal.Signals(number).name[3:], time.monotonic())
+                name = signal.Signals(number).name[3:]
+                self.told_to_end |= name in _ENDING
+                self._forward(name, time.monotonic())
 
     def _silent(self) -> str | None:
         """The signal that is to end the command and whose delivery hangs."""

@@ -262,7 +262,7 @@ def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
         raise
     if code == _KILLED:
         _check_stopped(call, since, job)
-    if code in (128 + 1, 128 + 2, 128 + 15):  # as it ends where HUP, INT or TERM came
+    if call.told_to_end and code > 128:  # a job's own code may be such a one, too
         _say([f"No longer followed; unless job {job} has ended, it keeps running.",
               f"End it: dshpc job cancel {job}"])  # fmt: skip
     return code

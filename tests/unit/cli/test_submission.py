@@ -411,3 +411,19 @@ def test_a_check_says_what_the_cluster_cannot_know(
     ]
     assert submission.carry_out(Line("method check", CommandLine("prepare"), json=True)) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == ["Note."]
+
+
+@pytest.mark.parametrize(("told", "code"), [(True, 143), (False, 143), (True, 0)])
+def test_a_jobs_own_exit_code_is_no_interruption(
+    told: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that its time limit ended has 143, as has who was told to end by TERM."""
+
+    def run(call: execution.Call) -> int:
+        call.told_to_end = told
+        return code
+
+    monkeypatch.setattr(execution, "run", run)
+    answer = {"workspace": "/w/jobs/1/a", "job_id": 7}
+    assert submission._follow(RUNTIME, answer) == code
+    assert ("No longer followed" in capsys.readouterr().err) == (told and code != 0)

@@ -463,7 +463,9 @@ def test_set_up_says_where_a_value_comes_from(visitor: Visitor) -> None:
         (Difference("config/slurm.conf", "in-force", "-a\n+b\n"),)
     )
     text = seen(visitor.page("/setup")).text
-    assert re.search(r"home\s*host\s*default", text), "what the cluster came to, as config show has it"
+    assert re.search(r"home\s*host\s*default", text), (
+        "what the cluster came to, as config show has it"
+    )
     assert re.search(r"simulate\s*h100:2\s*--simulate", text)
     assert "-a\n+b" in text
 
