@@ -247,9 +247,12 @@ def _machine(
     facts = _of_projects_engine(facts, project)
     say(facts)
     folder = project.folder if project else None
+    work = project.runtime().get("work") if project else None
+    if not isinstance(work, str) or Path(work).is_relative_to(folder or "/"):
+        work = None
     questions: dict[str, Callable[[Say], None]] = {
         "kernel": lambda tell: tell(kernel.read_log(machine, facts.platform)),
-        "disks": lambda tell: tell(disks.disks(machine, facts, folder)),
+        "disks": lambda tell: tell(disks.disks(machine, facts, folder, work)),
         "links": lambda tell: tell(device_links.device_links(machine, facts)),
     }
     if facts.engine.kind == BUILTIN:

@@ -1,4 +1,4 @@
-"""How full the disks are that a cluster lives on: the engine's, the project's, /tmp."""
+"""How full the disks are that a cluster lives on: the engine's, the project's, the work folder's, /tmp."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ _ASK_S = 3.0  # a network file system whose server is gone never answers
 _ROW = re.compile(r".*?\s(\d+)\s+(\d+)\s+(-?\d+)\s+(?:\d+%|-)\s+/.*")
 
 
-def disks(machine: Machine, facts: HostFacts, project: Path | None) -> tuple[Disk, ...]:
-    """Those that are on this machine and answer; `df` is asked, since it can be given up."""
-    places = {what: path for what, path in _places(facts, project).items() if machine.exists(path)}
+def disks(
+    machine: Machine, facts: HostFacts, project: Path | None, work: str | None = None
+) -> tuple[Disk, ...]:
+    """Those that are on this machine and answer; `df` is asked, since it can be given up. `work`: the work
+    folder, where it lies outside the project."""
+    wanted = _places(facts, project, work).items()
+    places = {what: path for what, path in wanted if machine.exists(path)}
     paths = tuple(places.values())
     rooms = _ask(machine, paths, "-Pk")
     inodes = _ask(machine, paths, "-Pi") if facts.platform.kind != "macos" else {}
@@ -33,12 +37,13 @@ def disks(machine: Machine, facts: HostFacts, project: Path | None) -> tuple[Dis
     return tuple(found)
 
 
-def _places(facts: HostFacts, project: Path | None) -> Mapping[str, str]:
+def _places(facts: HostFacts, project: Path | None, work: str | None) -> Mapping[str, str]:
     engine = facts.engine
     here = engine.state == "present" and engine.kind not in ("desktop", "remote")
     places = {
         "engine": engine.root_dir if here else None,
         "project": str(project) if project else None,
+        "work": work,
         "tmp": "/tmp",
     }
     return {what: path for what, path in places.items() if path}

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from dshpc_setup.diagnose import CheckInput, catalogue, diagnose
 from dshpc_setup.diagnose.model import Check, Section
-from dshpc_setup.diagnose.report import Report
+from dshpc_setup.diagnose.report import CONTAINER, Report
 from dshpc_setup.facts import SECTIONS as FACTS
 from dshpc_setup.facts import Section as Fact
+from dshpc_setup.facts import Unanswered
+from dshpc_setup.observed.model import Observed
 
 # The facts that the checks of a section are about
 _ABOUT: dict[str, tuple[Fact, ...]] = {
@@ -36,14 +38,26 @@ def of(
     every = diagnose(known)
     checks = catalogue() if checks is None else checks
     wanted = {check.id for check in checks}
-    about = {fact for check in checks for fact in _ABOUT[check.section]}
+    sections = {check.section for check in checks}
+    about = {fact for section in sections for fact in _ABOUT[section]}
     return Report(
         tuple(finding for finding in every if finding.id in wanted),
         every,
-        known.facts.unanswered([fact for fact in FACTS if fact in about]),
+        (
+            *known.facts.unanswered([fact for fact in FACTS if fact in about]),
+            *(_silent_container(known.observed) if "slurm" in sections else ()),
+        ),
         strict,
-        notes=tuple(_notes(known, {check.section for check in checks}, recorded=recorded)),
+        notes=tuple(_notes(known, sections, recorded=recorded)),
     )
+
+
+def _silent_container(seen: Observed) -> tuple[Unanswered, ...]:
+    """The cluster's container where it runs and did not say how it is: half of the checks are skipped."""
+    container, why = seen.container, seen.inside_problem
+    if container is None or container.status != "running" or seen.inside is not None or not why:
+        return ()
+    return (Unanswered(CONTAINER, "timeout", why),)
 
 
 def _notes(known: CheckInput, sections: set[Section], *, recorded: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import FAULTS, SECTIONS, Section
-from dshpc_setup.diagnose.report import Group, Report, groups, is_wrong, roots
+from dshpc_setup.diagnose.report import CONTAINER, Group, Report, groups, is_wrong, roots
 from dshpc_setup.facts import Unanswered
 from dshpc_setup.terminal.command_names import as_called, dshpc_command
 from dshpc_setup.terminal.sanitize import counted
@@ -163,7 +163,10 @@ def _unanswered(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
         for each in left:
             yield from wrapped(_sentence(str(each)), "  - ")
         where = " (on the host)" if report.inside else ""
-        yield as_called(f"  Where each answer came from{where}: dshpc detect --explain")
+        if any(each.about == CONTAINER for each in left):
+            yield as_called("  Ask the container again: dshpc doctor")
+        if any(each.about != CONTAINER for each in left):
+            yield as_called(f"  Where each answer came from{where}: dshpc detect --explain")
         yield ""
 
 

@@ -146,6 +146,8 @@ def of_node(now: GpusNow, node: str) -> GpusNow:
     for each in (replace(now, others=()), *now.others):
         if each.node == node:
             return each
-    names = tuple(each.node or "?" for each in (now, *now.others))
-    down = targets.DOWN if now.cluster is not None and now.cluster.state == "missing" else None
-    raise targets.no_node(node, names, down)
+    names = tuple(each.node for each in (now, *now.others) if each.node is not None)
+    why = None if now.node is not None else "the controller did not answer"
+    if now.cluster is not None and now.cluster.state == "missing":
+        why = targets.DOWN
+    raise targets.no_node(node, names, why)

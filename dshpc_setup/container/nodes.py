@@ -73,6 +73,11 @@ def forget(paths: Paths, node: str) -> None:
         _tabulate(paths)
 
 
+def forget_all(paths: Paths) -> None:
+    """A cluster of one node has none of these: what others have left is offered to no job."""
+    shutil.rmtree(paths.at(NODES), ignore_errors=True)
+
+
 def wait_written(machine: Machine, paths: Paths, node: str) -> None:
     """Until slurmctld's state has a node no more that was deleted: a slurmctld that is killed before would
     know it again. Raises DshpcError where that takes too long."""

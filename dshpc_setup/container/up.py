@@ -23,6 +23,7 @@ from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import replace_text
+from dshpc_setup.jobs.offer import NODES
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.terminal.sanitize import listed
 
@@ -56,10 +57,11 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
             ) from None
         offered = offer.offer(candidate, seen, node, listed)
         offer.write(run.paths, offered)
-    if run.settings.place.role != "alone":
+    alone = run.settings.place.role == "alone"
+    if not alone or os.path.isdir(run.paths.at(NODES)):
         from dshpc_setup.container import nodes
 
-        nodes.write(run.paths, offered)
+        nodes.forget_all(run.paths) if alone else nodes.write(run.paths, offered)
     if not run.is_worker and (without := _without_lua(candidate.texts["slurm.conf"])):
         run.status.note(
             f"slurm.conf has no {' and no '.join(f'{key}=lua' for key in without)}: names of jobs are taken "

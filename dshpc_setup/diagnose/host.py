@@ -159,20 +159,28 @@ def _enforced(known: CheckInput) -> bool:
 
 
 def _project_disk(known: CheckInput) -> Verdict:
-    disk = _disk(known, "project")
+    """The work folder's, too, where that lies elsewhere; the project's is told first."""
+    disk, work = _disk(known, "project"), _disk(known, "work")
     if disk is None:
         return not_here("no project folder was looked at")
-    return _room(
+    verdict = _room_for(
         disk,
-        _LEAST_MIB,
         "The disk of the project folder is nearly full: files of the next run, and what jobs write "
         "to the work folder, may not fit.",
-        Fix(
-            "See what takes the room there",
-            f"du -xh --max-depth=2 {disk.path} | sort -h | tail",
-            step="look",
-        ),
     )
+    if verdict.state != "ok" or work is None:
+        return verdict
+    full = _room_for(
+        work,
+        "The disk of the work folder is nearly full: what jobs write may not fit, and where it is full, no "
+        "job that has a workspace can be submitted.",
+    )
+    return verdict if full.state == "ok" else replace(full, title="The work folder's disk is full")
+
+
+def _room_for(disk: Disk, cause: str) -> Verdict:
+    look = f"du -xh --max-depth=2 {disk.path} | sort -h | tail"
+    return _room(disk, _LEAST_MIB, cause, Fix("See what takes the room there", look, step="look"))
 
 
 def _tmp_disk(known: CheckInput) -> Verdict:

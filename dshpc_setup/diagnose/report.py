@@ -11,6 +11,7 @@ from dshpc_setup.diagnose.model import WRONG
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Unanswered
 
+CONTAINER = "the cluster's container"  # among what is unanswered
 _SETTINGS = ("DSH-FI-011", "DSH-HO-012")  # all else is looked at without those that are wrong
 
 

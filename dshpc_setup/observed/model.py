@@ -58,7 +58,7 @@ class DeviceLinks:
 
 @dataclass(frozen=True)
 class Disk:
-    """A file system: `what` is "engine", "project" or "tmp". Sizes in MiB."""
+    """A file system: `what` is "engine", "project", "work" or "tmp". Sizes in MiB."""
 
     what: str
     path: str

@@ -57,6 +57,11 @@ def test_room_and_inodes_of_each() -> None:
     assert found[0] == Disk("engine", "/var/lib/docker", 62322, 258019, 15995442)
 
 
+def test_the_work_folder_where_it_lies_elsewhere() -> None:
+    found = disks(Disks({"-Pk": KIB, "-Pi": INODES}), FACTS, Path("/cluster"), "/scratch")
+    assert ("work", "/scratch") in [(item.what, item.path) for item in found]
+
+
 def test_a_file_system_without_a_number_of_inodes() -> None:
     found = disks(Disks({"-Pk": KIB, "-Pi": NO_INODES}), FACTS, None)
     assert {item.free_inodes for item in found} == {None}

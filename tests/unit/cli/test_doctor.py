@@ -592,6 +592,24 @@ def test_what_stands_beside_the_findings() -> None:
     )
 
 
+def test_a_container_that_runs_and_does_not_say_how_it_is_was_not_found_well() -> None:
+    """On a busy machine half of the checks were skipped, and no problem found."""
+    here = known_of("workstation-rtx4090/healthy")
+    silent = replace(
+        here.observed, inside=None, inside_problem="It did not answer within 7 seconds."
+    )
+    report = checking.report_of(DoctorOptions(), replace(here, observed=silent), None)
+    assert report.exit_code == Exit.INCOMPLETE
+    text = "\n".join(lines(report, Ink()))
+    assert "container: It did not answer within 7 seconds." in text
+    assert "Ask the container again: dshpc doctor" in text
+    assert "not everything could be asked" in text
+    gone = replace(silent, container=replace(silent.container, status="exited"))  # type: ignore[type-var]
+    assert not checking.report_of(DoctorOptions(), replace(here, observed=gone), None).unanswered
+    alone = tuple(it for it in catalogue() if it.section == "host")
+    assert not checking.report_of(DoctorOptions(), replace(here, observed=silent), alone).unanswered
+
+
 @pytest.mark.parametrize("target", ["there/is/none.xml", "/"])
 def test_junit_that_cannot_be_written(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "--machine", HEALTHY, "--junit", target)

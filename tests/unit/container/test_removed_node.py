@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from dshpc_setup.container import nodes
+from dshpc_setup.container import nodes, up
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs.offer import NODES
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.slurm.client import Slurm
@@ -64,3 +67,37 @@ def test_where_it_is_never_written_that_is_said(
     monkeypatch.setattr(nodes, "_WRITTEN_S", 0.05)
     with pytest.raises(DshpcError, match="lab-2 has left the cluster, but slurmctld has not"):
         nodes.wait_written(LocalMachine(), paths, "lab-2")
+
+
+def test_a_cluster_that_has_one_node_again_offers_no_others(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the others had stayed in the state volume: a job was queued for a GPU that is none of it."""
+    left = Path(paths.at(f"{NODES}/lab-2"))
+    left.mkdir(parents=True)
+    (left / "offer.json").write_text("{}")
+    for role, stays in (("controller", True), ("alone", False)):
+        run = SimpleNamespace(
+            paths=paths,
+            machine=None,
+            settings=SimpleNamespace(node="lab", place=SimpleNamespace(role=role)),
+            status=SimpleNamespace(step=lambda _: contextlib.nullcontext()),
+            is_worker=False,
+        )
+        seen = SimpleNamespace(
+            facts=SimpleNamespace(gpus=SimpleNamespace(devices=())),
+            plan=SimpleNamespace(sharing=None),
+        )
+        for name, value in (
+            ("toolkits.write", None),
+            ("gpu_places.write", ()),
+            ("offer.offer", None),
+            ("offer.write", None),
+            ("nodes.write", None),
+            ("check.node_name", "lab"),
+        ):
+            monkeypatch.setattr(
+                f"dshpc_setup.container.{name}", lambda *_, value=value, **__: value
+            )
+        up.tell_jobs(run, None, seen, "", own_gres=False)  # type: ignore[arg-type]
+        assert left.exists() is stays
