@@ -98,7 +98,7 @@ def reconfigure(
                     done = run(each.name)
                     code = code or _code(done, replace(cluster, container=each.name))
                     told += [f"{node}: {line}" for line in done.text.splitlines()]
-        now = cluster_status.ask(machine, str(project.folder), cluster.container)
+            now = cluster_status.ask(machine, str(project.folder), cluster.container)
     return Reconfigured(code, tuple(told), behind, now)
 
 
