@@ -106,7 +106,7 @@ has_node() { # has_node HOW: the second takes its owner's jobs, and those of oth
     if [ "$way" = mapped ]; then
         as=$OTHER prints "$1: a job of another user there" "$OTHER" "./dshpc srun -w $NODE id -un"
     else
-        as=$OTHER refused "$1: another user there" "./dshpc srun -w $NODE -t 1 true" "$OWNER" "$NODE"
+        as=$OTHER refused "$1: another user there" "./dshpc srun -w $NODE -t 1 true" "$NODE takes the jobs of" alone /etc/subuid
     fi
     as=$OTHER prints "$1: another user elsewhere" lab "./dshpc srun --gres=gpu:h100:1 hostname"
     check "$1: doctor" "./dshpc doctor"

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import launch, safe_open
+from dshpc_setup.jobs import launch, rights, safe_open
 from dshpc_setup.jobs import own_workspace as workspace
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.workspace import user_opened
 from dshpc_setup.methods.model import Resources
 
 
@@ -151,6 +152,22 @@ def test_where_all_files_are_given_to_another_the_workspace_is_ours(
     monkeypatch.setattr(safe_open, "given_owner", lambda _: None)  # we may not write there
     with pytest.raises(safe_open.NotTheirsError):
         workspace.opened(str(here))
+
+
+def test_where_all_users_are_one_id_files_are_whoevers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that takes its owner's jobs alone: in its container the owner's folder is root's."""
+    (tmp_path / "jobs" / "1101").mkdir(parents=True)
+    with pytest.raises(safe_open.NotTheirsError), user_opened(str(tmp_path), 1101):
+        pass
+    monkeypatch.setattr(rights, "is_one_id", lambda: True)
+    with user_opened(str(tmp_path), 1101) as folder:
+        assert os.fstat(folder).st_ino == (tmp_path / "jobs" / "1101").stat().st_ino
+    monkeypatch.setattr("os.getuid", lambda: 7)  # another than whose all files are
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: None)
+    with pytest.raises(safe_open.NotTheirsError), user_opened(str(tmp_path), 1101):
+        pass
 
 
 def test_a_workspace_in_a_folder_of_somebody_else_is_refused(
