@@ -28,6 +28,7 @@ _ENGINE = "the engine's words, or the kernel's of its socket"
 _SLURM = "Slurm's words, or a person's, or codes of ours (dshpc:NAME) that stand among them"
 _OTHERS = "another program's words"
 ALLOWED: dict[str, str] = {
+    "jobs/pending_reasons.py: _LIMIT.match(job.reason)": "Slurm's own code of why a job waits",
     "cluster/destroy.py: error.details.split()": _LAID_OUT,
     "container/daemons.py: found.reason == HELD": _SLURM,
     "slurm/nodes.py: self.why == STOPPED": _SLURM,
