@@ -326,7 +326,7 @@ def test_one_of_a_user_without_a_range_of_ids_takes_his_jobs_alone(lan: Lan) -> 
                "the node refuses it", 60)  # fmt: skip
     lan.first.said("scancel", *held, other)
     lan.first.said("node", "resume", OWNED)
-    assert lan.user(UID, "srun", "-w", OWNED, "-D/tmp", "id", "-un").good().stdout == "ada\n"
+    assert lan.user(UID, "srun", "-w", OWNED, "-D/tmp", "id", "-u").good().stdout == f"{UID}\n"
 
 
 def _state(lan: Lan, job: str) -> str:
