@@ -18,7 +18,7 @@ typedef struct { int pid; unsigned uid, gid; } credentials; /* struct ucred, soc
 
 extern void *dlsym(void *, const char *);
 extern char *getenv(const char *);
-extern int atoi(const char *);
+extern unsigned long strtoul(const char *, char **, int);
 extern int strcmp(const char *, const char *);
 extern long readlink(const char *, char *, word);
 extern int snprintf(char *, word, const char *, ...);
@@ -47,6 +47,6 @@ int getsockopt(int socket, int level, int name, void *value, unsigned *size)
 	snprintf(process, sizeof(process), "%d", who->pid);
 	if (namespace_of(process, theirs, sizeof(theirs)) && namespace_of("self", ours, sizeof(ours)) &&
 	    strcmp(theirs, ours))
-		who->uid = who->gid = atoi(owner);
+		who->uid = who->gid = (unsigned) strtoul(owner, NULL, 10);
 	return 0;
 }

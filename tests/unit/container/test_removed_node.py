@@ -84,6 +84,7 @@ def test_a_cluster_that_has_one_node_again_offers_no_others(
             status=SimpleNamespace(step=lambda _: contextlib.nullcontext()),
             is_worker=False,
         )
+        texts = {"slurm.conf": "JobSubmitPlugins=lua\nCliFilterPlugins=lua\n"}
         seen = SimpleNamespace(
             facts=SimpleNamespace(gpus=SimpleNamespace(devices=())),
             plan=SimpleNamespace(sharing=None),
@@ -99,5 +100,5 @@ def test_a_cluster_that_has_one_node_again_offers_no_others(
             monkeypatch.setattr(
                 f"dshpc_setup.container.{name}", lambda *_, value=value, **__: value
             )
-        up.tell_jobs(run, None, seen, "", own_gres=False)  # type: ignore[arg-type]
+        up.tell_jobs(run, SimpleNamespace(texts=texts), seen, "", own_gres=False)  # type: ignore[arg-type]
         assert left.exists() is stays
