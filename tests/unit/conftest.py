@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -25,6 +26,7 @@ FORBIDDEN = frozenset(
     }
 )
 """Audit events: raised below every library, so that no library is a way around them."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ForbiddenInUnitTest(BaseException):
@@ -49,6 +51,15 @@ def _no_world() -> Iterator[None]:
     _watching = True
     yield
     _watching = False
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """A program that is about to end may leave them ignored; here it is called, and others come after it."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
