@@ -15,7 +15,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
-from dshpc_setup.jobs import offer
+from dshpc_setup.jobs import clock, offer
 from dshpc_setup.machine import Machine, Say
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm import nodes as slurm_nodes
@@ -239,7 +239,14 @@ def lines(now: NodesNow) -> list[str]:
     """A table."""
     rows = [("NODE", "ROLE", "STATE", "GPUS", "ADDRESS", "LAST SEEN")]
     rows += [
-        (it.name, it.role, it.state, it.gres or "none", it.address or "-", it.last_seen or "-")
+        (
+            it.name,
+            it.role,
+            it.state,
+            it.gres or "none",
+            it.address or "-",
+            clock.of_text(it.last_seen or "-"),
+        )
         for it in now.nodes
     ]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]

@@ -11,6 +11,7 @@ from typing import Any
 from dshpc_setup.cluster import unclean_ends
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
+from dshpc_setup.jobs import clock
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.observed import idle
@@ -180,7 +181,8 @@ def lines(status: ClusterStatus) -> list[str]:
     if status.state != "running":
         return [f"The cluster is not running: {status.container} {containers.how(status.state)}."
                 " Start it: dshpc up"]  # fmt: skip
-    said = [f"Container  {status.container}: running{_health(status)}, since {status.started}"]
+    since = clock.of_text(status.started or "-")
+    said = [f"Container  {status.container}: running{_health(status)}, since {since}"]
     said.append(
         f"Image      {status.image}, built for GPU type {status.image_gpu_type or 'unknown'}"
     )

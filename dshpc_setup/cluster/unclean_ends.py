@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from dshpc_setup.jobs import clock
 from dshpc_setup.observed.cluster_status import UncleanEnd
 from dshpc_setup.terminal.sanitize import listed, often
 
@@ -47,9 +48,10 @@ def lines(ends: Sequence[UncleanEnd]) -> list[str]:
     """The last one, with its jobs."""
     if not ends:
         return []
+    at = clock.of_text(ends[-1].at)
     several = f" ({often(len(ends))} in the last day)" if len(ends) > 1 else ""
     said = [
-        f"Killed     slurmctld or its container did not end in order; found at {ends[-1].at}{several}. "
+        f"Killed     slurmctld or its container did not end in order; found at {at}{several}. "
         "Queued jobs are kept"
     ]
     jobs = ends[-1].jobs

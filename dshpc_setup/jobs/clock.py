@@ -21,6 +21,17 @@ def told(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", here)
 
 
+def of_text(text: str) -> str:
+    """The same of "2026-11-22T06:42:02Z" or another zone's; a text that is no such time, as it is."""
+    from datetime import datetime  # imports are counted
+
+    try:
+        there = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return text
+    return told(there.timestamp()) if there.tzinfo else text
+
+
 def variables() -> dict[str, str]:
     """What gives a program, and the job that it submits, the caller's clock."""
     zone = os.environ.get(ZONE)
