@@ -19,6 +19,7 @@ from dshpc_setup.container import daemons
 from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.ownership import digest
+from dshpc_setup.jobs import clock
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus
 from dshpc_setup.observed.model import OtherCluster
 from dshpc_setup.project.folder import Project
