@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -242,6 +243,7 @@ def test_what_cannot_be_carried_is_refused(two: Two) -> None:
     refused(told, "has not the work folder", "200 MiB, 100 MiB at most")
     shown = json.loads(two.in_folder("big", "run", "--dry-run", "--json", "--", "true").stdout)
     assert f"--exclude={NODE}" in shown["sbatch"]
+    shutil.rmtree(folder)  # others are submitted from the folder above
 
 
 def test_an_environment_and_an_image_go_there_once(two: Two, tmp_path: Path) -> None:
