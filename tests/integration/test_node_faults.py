@@ -262,14 +262,15 @@ class Life:
             self.lab.join(node, token=token).good()
 
     def _settled(self) -> None:
-        """A controller that is killed within the second in which a job begins has forgotten that: Slurm begins
-        the job again where it still runs, and drains that node. Until that is undone by itself, a person does.
+        """A controller that is killed within the second in which a job begins forgets that. Slurm begins
+        the job again where it still runs, and drains that node: as things are, a person resumes it.
         """
+        sees = self.lab.first.dshpc  # the controller may be away
 
         def back() -> bool:
             for node in self.lab.others:
-                if self.lab.first.said("sinfo", "-h", "-n", node, "-o", "%E") == "Duplicate jobid":
-                    self.lab.first.said("node", "resume", node)
+                if sees("sinfo", "-h", "-n", node, "-o", "%E").stdout.strip() == "Duplicate jobid":
+                    sees("node", "resume", node)
             return self.lab.all_back()
 
         wait_until(back, "all are back", _BACK_S, self.lab.seen)
