@@ -61,10 +61,14 @@ class Two:
         words = self.first.said("scontrol", "show", "job", job).split()
         return next(word.split("=")[1] for word in words if word.startswith("JobState="))
 
+    @property
+    def workspaces(self) -> Path:
+        """Root's, by the path that both machines have for them."""
+        return self.first.folder / "work" / "jobs" / "0"
+
     def has_left_nothing(self) -> bool:
         """On the second machine, of any job."""
-        there = f"{self.first.folder}/work/jobs/0"
-        return self.first.said("srun", "-w", NODE, "-D", "/", "ls", there) == ""
+        return self.first.said("srun", "-w", NODE, "-D", "/", "ls", str(self.workspaces)) == ""
 
     def is_as_it_was(self) -> bool:
         """Nothing of it is left, on neither side."""
@@ -253,7 +257,7 @@ def test_an_environment_and_an_image_go_there_once(two: Two, tmp_path: Path) -> 
     layers = [hand.layer(hand.busybox(hand.debian_busybox(tmp_path / "top")))]
     image = hand.archive(tmp_path / "image.tar", hand.docker(layers))
     cache = {"XDG_CACHE_HOME": str(two.first.top / "cache")}
-    own = f"{two.first.folder}/work/jobs/0"
+    own = two.workspaces
 
     def ran(option: str, value: Path, *words: str) -> str:
         line = command("dshpc", "run", "--wait", "-t", NODE, option, str(value), "--", *words)
@@ -261,7 +265,7 @@ def test_an_environment_and_an_image_go_there_once(two: Two, tmp_path: Path) -> 
 
     def there(folder: str) -> list[str]:
         words = ("srun", "-w", NODE, "-D", "/", "stat", "-c", "%i %n")
-        return two.first.said(*words, *map(str, Path(own, folder).glob("[0-9a-f]*"))).splitlines()
+        return two.first.said(*words, *map(str, (own / folder).glob("[0-9a-f]*"))).splitlines()
 
     python = "import sys, os, cowsay; print(sys.prefix, os.environ['SLURMD_NODENAME'])"
     (prefix, node) = ran("--env", tmp_path, "python3", "-c", python).split()

@@ -96,7 +96,7 @@ def test_it_makes_nothing_elsewhere(paths: Paths, tmp_path: Path, folder: str) -
     assert not carried.begin(paths, "17", ME, os.getgid(), named)
     carried.end(paths, "17", ME, named)
     assert os.listdir(tmp_path / "work") == []
-    assert not carried.begin(paths, "../17", ME, os.getgid(), f"{tmp_path}/work/jobs/{ME}/x")
+    assert not carried.begin(paths, "../17", ME, os.getgid(), str(tmp_path / f"work/jobs/{ME}/x"))
 
 
 def test_a_start_removes_what_had_no_end(paths: Paths, tmp_path: Path) -> None:
