@@ -27,7 +27,6 @@
 #define BATCH_SCRIPT 0xfffffffb /* SLURM_BATCH_SCRIPT in slurm/slurm.h */
 
 #define ENDED "/var/lib/dshpc/state/ended"
-#define STOPPING "/run/dshpc/stopping"
 #define SLOTS 1000
 #define DEADLINE_MS 5000
 #define MOST_BYTES 65536
@@ -146,12 +145,14 @@ static void note_memory(const ended *of, const char *path)
 	}
 }
 
-/* A script that ends because the container does has not ended: it begins anew. */
+/* A script that ends because the container does has not ended: it begins anew. Nothing is written of it, as
+ * its slurmstepd is stopped before it is told (dshpc_setup/container/end_jobs.py). One that ends by itself
+ * before that has ended, though slurmctld is not there any more to hear of it. */
 static void write_end(const ended *of, const char *path)
 {
 	char text[MOST_BYTES], code[8] = "?";
 
-	if (of->step != BATCH_SCRIPT || !access(STOPPING, 0))
+	if (of->step != BATCH_SCRIPT)
 		return;
 	text_of(path, text, MOST_BYTES);
 	if (line_of(text, of->run) == text + strlen(of->run))

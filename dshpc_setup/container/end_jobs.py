@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from dshpc_setup.jobs.end_record import JOBS_TOLD
+
 # With what the daemons take, within the 10 s of `docker stop` and the stop_grace_period of our file
 GRACE_S = 7.0
 _POLL_S = 0.05
@@ -45,14 +47,18 @@ Reaction = Literal["default", "ignores", "catches"]  # to SIGTERM
 
 
 def main() -> int:
-    end_jobs(processes, reaction, os.kill)
+    end_jobs(processes, reaction, os.kill, mark)
     return 0
 
 
 def end_jobs(
-    look: Callable[[], Table], react: Callable[[int], Reaction], kill: Callable[[int, int], None]
+    look: Callable[[], Table],
+    react: Callable[[int], Reaction],
+    kill: Callable[[int, int], None],
+    begin: Callable[[], None],
 ) -> None:
-    """Tell all processes of jobs to end, and wait until they have, GRACE_S at most.
+    """Tell all processes of jobs to end, and wait until they have, GRACE_S at most; `begin` comes before the
+    first of them is told: what has ended until then has ended by itself, and does not run again.
 
     A slurmstepd kills what is left where its task has ended (in the tier `enforced`; seen with 24.11.5).
     So it is stopped before, for good: that of a batch script always, for nothing goes through it; that of
@@ -67,6 +73,7 @@ def end_jobs(
     signalled = frozenset(pid for pid in of_steps(table, steps) if table[pid].name != _CLIENT)
     if not signalled:
         return
+    begin()
     _say(f"Running jobs get SIGTERM and have {GRACE_S:.0f} s to end.")
     for pid in signalled:
         hangs_up = is_prompt(table, pid) and react(pid) == "ignores"
@@ -81,6 +88,12 @@ def end_jobs(
         for pid in idle_clients(table, steps, batch):
             _tell(kill, pid, signal.SIGKILL)
         time.sleep(_POLL_S)
+
+
+def mark() -> None:
+    """For the launchers of jobs: whatever ends from here on begins anew."""
+    with contextlib.suppress(OSError):
+        os.mkdir(JOBS_TOLD)
 
 
 def would_kill(

@@ -7,7 +7,8 @@ import os
 import signal
 from collections.abc import Mapping
 
-STOPPING = "/run/dshpc/stopping"  # the container is (container/rootfs, `stop`)
+STOPPING = "/run/dshpc/stopping"  # a folder: the container is (container/rootfs, `stop`)
+JOBS_TOLD = f"{STOPPING}/jobs"  # and its jobs are told so, from here on (container/end_jobs.py)
 ENDED = "/var/lib/dshpc/state/ended"  # UID/(number of the job modulo SLOTS), as container/task_exit.c has it
 NOT_KNOWN = 75  # what a job ends with of which nobody knows how it has ended
 SLOTS = 1000
@@ -16,9 +17,10 @@ SLOTS = 1000
 def write(environ: Mapping[str, str], code: int, folder: str = ENDED) -> None:
     """Of the program's exit code, negative for a signal, and never at the price of the job.
 
-    Nothing where the container is being stopped or killed: its jobs have not ended, they begin anew.
+    Nothing where the container is killed, or is being stopped and its jobs were told: they have not ended,
+    they begin anew.
     """
-    if code == -signal.SIGKILL or os.path.exists(STOPPING):
+    if code == -signal.SIGKILL or os.path.exists(JOBS_TOLD):
         return
     with contextlib.suppress(OSError, ValueError, LookupError):
         job, restarts = int(environ["SLURM_JOB_ID"]), int(environ.get("SLURM_RESTART_COUNT") or 0)

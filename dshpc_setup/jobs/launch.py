@@ -24,7 +24,7 @@ from dshpc_setup.jobs import (
     own_workspace,
     safe_open,
 )
-from dshpc_setup.jobs.end_record import STOPPING
+from dshpc_setup.jobs.end_record import JOBS_TOLD
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.signal_origin import Witness
 from dshpc_setup.jobs.workspace import (
@@ -303,7 +303,7 @@ class _Run:
         Nothing of a run that was cut short as the container stops: Slurm has not seen it end, and runs it
         again.
         """
-        if os.path.exists(STOPPING):
+        if os.path.exists(JOBS_TOLD):
             return
         environ = os.environ
         result = {

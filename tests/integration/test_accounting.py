@@ -251,17 +251,28 @@ def test_fair_share_by_one_command(cluster: Cluster) -> None:
     words = page_command("dshpc config set slurm_conf_extra")
     assert words[:3] == ["config", "set", "slurm_conf_extra"]
     cluster.configure(*SIMULATED, "--accounting", "on", "--slurm-conf-extra", words[3]).good()
-    said = cluster.said("sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage")
-    assert int(re.search(rf"(?m)^ *much\|{user}\|(\d+)$", said)[1]) > 0, said  # type: ignore[index]
+
+    def shares() -> dict[str, list[float]]:
+        """Account -> what this user has used of it, and the share that is left."""
+        said = cluster.said("sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage,FairShare")
+        rows = [line.strip().split("|") for line in said.splitlines()]
+        return {name: [float(n) for n in numbers] for name, who, *numbers in rows if who == user}
+
+    # slurmctld computes shares in a thread of its own, as soon as it has begun
+    wait_until(
+        lambda: shares()["much"][1] < shares()["little"][1], "shares are computed", seen=shares
+    )
+    assert shares()["much"][0] > 0
     first = cluster.submit("--gres=gpu:2", script="until [ -e both ]; do sleep 0.2; done")
     rich, poor = (
         cluster.submit(f"--account={each}", "--gres=gpu:2", script="true")
         for each in ("much", "little")
     )
+    asked = cluster.said("sprio")
     (cluster.work / "both").touch()
     wait_until(lambda: {first, rich, poor} <= ended(cluster).keys(), "all have ended")
     rows = {row[0]: row[1] for row in sacct(cluster, "--format=JobID,Start")}
-    assert rows[poor] <= rows[rich]
+    assert rows[poor] <= rows[rich], asked
     weight = re.search(
         r"PriorityWeightFairShare *= *(\d+)", cluster.said("scontrol", "show", "config")
     )

@@ -251,6 +251,27 @@ def test_a_plain_script_ends_as_it_has_ended(fresh: Node, tmp_path: Path) -> Non
         assert ("how it ended is not known" in said) == (code == "75")
 
 
+def test_a_script_that_ends_by_itself_as_the_container_stops_is_not_run_again(
+    fresh: Node, tmp_path: Path
+) -> None:
+    """slurmctld is not there any more to hear of it, and the jobs have not been told to end yet."""
+    work = tmp_path / "work"
+    waits = "until [ -d /run/dshpc/stopping ]; do sleep 0.1; done"
+    kills = Kills(fresh.name, work, random.Random(1))
+    kills.launch("j1", f"echo ran >>{work}/j1; {waits}; exit 3")
+    plain = ("sbatch", "--parsable", "--mem=16", "-o", "/dev/null", "--wrap")
+    jobs = [kills.acknowledged["j1"], fresh.exec(*plain, f"echo ran >>{work}/j2; {waits}; exit 3")]
+    until(lambda: len(list(work.glob("j?"))) == 2)
+    stop_slurmctld(fresh)  # so that the stop waits for it, before it tells the jobs
+    docker("stop", "--time", "60", fresh.name)
+    docker("start", fresh.name)
+    status = fresh.wait()
+    until(lambda: queued(fresh) == {})
+    assert [(work / f"j{n}").read_text() for n in (1, 2)] == ["ran\n"] * 2
+    assert f"do not run again: {', '.join(jobs)}." in str(status["notes"])
+    assert ["ExitCode=3:0" in show(fresh, job) for job in jobs] == [True, True]
+
+
 # The saved queue
 
 

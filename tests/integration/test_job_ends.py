@@ -88,16 +88,6 @@ def test_a_job_whose_launch_failed_is_queued_again_and_not_held(
     assert (own / f"slurm-{job}.out").read_text() == "did run\n"
 
 
-def test_a_script_that_ends_as_the_container_does_has_not(standard: Cluster, own: Path) -> None:
-    """It begins anew at the next start, and is not concluded; another one has ended, as it did."""
-    for code in (3, 4):
-        standard.said("touch" if code == 3 else "rm", "/run/dshpc/stopping")
-        asked = ("dshpc", "sbatch", "--parsable", "--wait", "-o", "/dev/null")
-        job = as_user(UID, *asked, f"--wrap=exit {code}", cwd=own).stdout.strip()
-        line = standard.said("sh", "-c", f"cat {ENDED}/$(({job} % 1000)) || true")
-        assert line == (f"{job} 0 4" if code == 4 else "")
-
-
 def test_what_is_written_of_an_end_is_written_as_the_user(standard: Cluster, own: Path) -> None:
     """A link or a pipe that the user has put there leads to no file of another's, and holds up no job."""
     asked = ("dshpc", "sbatch", "--parsable", "--wait", "-o", "/dev/null", "--gres=gpu:1")

@@ -63,6 +63,7 @@ class Stopping:
         self.tables: Iterator[Table] = chain(tables, repeat(tables[-1]))
         self.looks = 0
         self.sent: list[tuple[int, int]] = []
+        self.sent_before: list[tuple[int, int]] = []  # before the jobs' end begins
         self.now = 100.0
 
     def look(self) -> Table:
@@ -71,6 +72,9 @@ class Stopping:
 
     def kill(self, pid: int, number: int) -> None:
         self.sent.append((pid, number))
+
+    def begin(self) -> None:
+        self.sent_before = list(self.sent)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -83,7 +87,7 @@ def stop(monkeypatch: pytest.MonkeyPatch, *tables: Table, **reactions: Reaction)
     found = Stopping(*tables)
     monkeypatch.setattr("time.monotonic", lambda: found.now)
     monkeypatch.setattr("time.sleep", found.sleep)
-    end_jobs.end_jobs(found.look, react(reactions), found.kill)
+    end_jobs.end_jobs(found.look, react(reactions), found.kill, found.begin)
     return found
 
 
@@ -102,7 +106,7 @@ def test_all_of_a_job_is_told_once_and_nobody_else(
     done = stop(monkeypatch, runs, runs, runs, table(*OTHERS, BATCH[0], STEP[0]))
     assert done.told(TERM) == done.told(CONT) == [101, 102, 103, 104, 201]
     assert done.told(STOP) == [100], "what a task of srun prints goes through the other"
-    assert done.sent[0] == (100, STOP), "before its script ends"
+    assert done.sent_before == [(100, STOP)], "it writes down how its script ended"
     assert len(done.sent) == 11
     assert done.now < 100.2
     assert capsys.readouterr().out == "dshpc: Running jobs get SIGTERM and have 7 s to end.\n"
@@ -210,7 +214,7 @@ def test_one_that_has_ended_meanwhile_or_may_not_be_told(monkeypatch: pytest.Mon
         found.kill(pid, number)
         raise ProcessLookupError if pid % 2 else PermissionError
 
-    end_jobs.end_jobs(found.look, react({}), refuses)
+    end_jobs.end_jobs(found.look, react({}), refuses, found.begin)
     assert found.told(TERM) == [101, 102, 103, 104]
 
 

@@ -315,7 +315,7 @@ def test_a_run_that_the_stop_of_the_container_cut_short_has_no_result(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = launch._Run(at(folder), None, ["x"])
-    monkeypatch.setattr(launch, "STOPPING", str(folder / "stopping"))
+    monkeypatch.setattr(launch, "JOBS_TOLD", str(folder / "stopping"))
     (folder / "stopping").mkdir()
     assert run._end(15, 2048, 5.0) == 143
     assert not (folder / ".job" / "result.json").exists()
