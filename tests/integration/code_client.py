@@ -36,25 +36,40 @@ def main(address: str, file: str) -> dict[str, Any]:
         page.context.on(
             "response", lambda answer: missing.update({answer.url} if answer.status == 404 else ())
         )
-        page.goto(address)
-        page.locator(".monaco-workbench .explorer-folders-view").wait_for()
-        # Whether its folder is trusted, as soon as it asks
-        page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
-        # And whether a file may be opened that lies elsewhere
-        asked = page.locator(".monaco-dialog-box").get_by_role("button", name="Open", exact=True)
-        page.add_locator_handler(asked, accept)
-        # Typed in one line; what a terminal has is told by all that is in it
-        ran = "$(srun --overlap -n1 printenv SLURM_STEP_ID)"
-        line = f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID {ran} $(command -v cowsay)" > {file}'
-        terminal(page, line, lambda: tells(file))
-        for saved in (f"{file}-saved.txt", f"~/{Path(file).name}-in-home.txt"):
-            typed = Path(f"{file}-asked-{Path(saved).name}")
-            terminal(page, f"code {saved}; echo > {typed}", typed.exists)
-            edit(page, Path(saved).name)
+        try:
+            use(page, address, file)
+        except Exception:
+            # What a failure is told by, as nobody sees the page
+            shown = "[document.activeElement.outerHTML, document.body.innerText]"
+            element, text = page.evaluate(shown)
+            print(element[:400], text[-4000:], sep="\n", file=sys.stderr)
+            page.screenshot(path=f"{file}.png")
+            raise
         url = page.url
         browser.close()
     # What a page makes itself (blob:) has no host
     return {"hosts": sorted(hosts - {""}), "missing": sorted(missing), "url": url}
+
+
+def use(page: Page, address: str, file: str) -> None:
+    page.goto(address)
+    page.locator(".monaco-workbench .explorer-folders-view").wait_for()
+    # Whether its folder is trusted, as soon as it asks
+    page.add_locator_handler(page.get_by_role("button", name="Trust Folder"), accept)
+    # And whether a file may be opened that lies elsewhere
+    asked = page.locator(".monaco-dialog-box").get_by_role("button", name="Open", exact=True)
+    page.add_locator_handler(asked, accept)
+    # What is typed is short and has no quotes: where a key is lost, the next try begins a new line
+    ran = "$(srun --overlap -n1 printenv SLURM_STEP_ID)"
+    said = Path(f"{file}-line")
+    said.write_text(
+        f'echo "$CUDA_VISIBLE_DEVICES $SLURM_JOB_ID {ran} $(command -v cowsay)" >{file}'
+    )
+    terminal(page, f". {said}", lambda: tells(file))
+    for saved in (f"{file}-saved.txt", f"~/{Path(file).name}-in-home.txt"):
+        typed = Path(f"{file}-asked-{Path(saved).name}")
+        terminal(page, f"code {saved} && echo > {typed}", typed.exists)
+        edit(page, Path(saved).name)
 
 
 def accept(asked: Locator) -> None:
@@ -71,15 +86,16 @@ def terminal(page: Page, line: str, is_done: Callable[[], bool]) -> None:
         page.locator(".part.statusbar").hover()
         page.keyboard.press("Control+Shift+Backquote")
         waited(page, lambda: screen.count() > 0, 30)
-    for _ in range(_LONGEST_S // 10):  # what is typed before its shell is there is lost
-        page.locator(
-            ".part.statusbar"
-        ).hover()  # and what asks is answered: `accept` waits for an action
+    for _ in range(_LONGEST_S // 30):  # what is typed before its shell is there is lost
+        # What asks is answered first: `accept` waits for an action
+        page.locator(".part.statusbar").hover()
         # Not by a click: what a terminal shows at the pointer takes it
         page.locator(f"{_TERMINAL} textarea.xterm-helper-textarea").last.focus()
+        # What is left of an earlier try; Ctrl-C would take keys that come right behind it, too
+        page.keyboard.press("Control+u")
         page.keyboard.type(line, delay=20)
         page.keyboard.press("Enter")
-        if waited(page, is_done, 10):
+        if waited(page, is_done, 30):
             return
     raise TimeoutError(line)
 
