@@ -5,28 +5,10 @@
 # installed; the image is made from Debian's packages by the user.
 set -uo pipefail
 
-IN=/var/lib/acceptance/in
+. /var/lib/acceptance/in/checks.sh
+by=as_user
+
 NAME=plain
-started=$(date +%s)
-passed=0
-failed=()
-
-step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
-ok() { echo "   ok: $1"; passed=$((passed + 1)); }
-not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
-
-check() { # check NAME COMMAND: its exit code decides
-    echo "\$ $2"
-    if as_user "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
-}
-
-prints() { # prints NAME EXPECTED COMMAND: standard output is exactly EXPECTED
-    local got
-    echo "\$ $3"
-    got=$(as_user "$3")
-    echo "$got"
-    if [ "$got" = "$2" ]; then ok "$1"; else not_ok "$1 (wanted '$2')"; fi
-}
 
 as_user() { timeout 1500 runuser --login "$NAME" --command "cd dshpc && $1"; }
 
@@ -73,7 +55,4 @@ loginctl enable-linger "$NAME"
 usermod --add-subuids 200000-265535 --add-subgids 200000-265535 "$NAME"
 cluster mapped
 
-echo
-echo "$passed checks passed, ${#failed[@]} did not."
-printf '  %s\n' "${failed[@]}"
-[ "${#failed[@]}" = 0 ]
+conclude

@@ -7,46 +7,14 @@
 # Every check runs, so that one failure does not hide another; any makes it 1.
 set -uo pipefail
 
-IN=/var/lib/acceptance/in
-OUT=/var/lib/acceptance/out
+. /var/lib/acceptance/in/checks.sh
+
 PROJECT=/srv/dshpc
 CONTAINER=dshpc-slurm
 CALLER=root
 if [ "${1:-}" = --as-user ]; then
     CALLER=researcher
 fi
-
-started=$(date +%s)
-passed=0
-failed=()
-
-step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
-
-ok() { echo "   ok: $1"; passed=$((passed + 1)); }
-not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
-
-# check NAME COMMAND...: prints the command and its output; its exit code decides.
-check() {
-    local name=$1
-    shift
-    echo "\$ $*"
-    if "$@" 2>&1; then ok "$name"; else not_ok "$name (exit code $?)"; fi
-}
-
-# prints NAME EXPECTED COMMAND...: standard output is exactly EXPECTED. Standard
-# error is shown and decides nothing.
-prints() {
-    local name=$1 expected=$2 got code=0
-    shift 2
-    echo "\$ $*"
-    got=$("$@") || code=$?
-    echo "$got"
-    if [ "$code" = 0 ] && [ "$got" = "$expected" ]; then
-        ok "$name"
-    else
-        not_ok "$name (exit code $code; wanted '$expected')"
-    fi
-}
 
 as_caller() { # a login of the caller's, in the project folder
     runuser --login "$CALLER" --command "cd $PROJECT && $1"
@@ -73,10 +41,7 @@ finish() {
     docker inspect "$CONTAINER" >"$OUT/inspect.json" 2>&1
     journalctl --no-pager -b -u docker >"$OUT/docker.journal" 2>&1
     cp -r "$PROJECT/config" "$PROJECT/docker-compose.yml" "$OUT/" 2>&1
-    printf '\n%d checks passed, %d failed\n' "$passed" "${#failed[@]}"
-    [ ${#failed[@]} -gt 0 ] || exit 0
-    printf '  NOT OK: %s\n' "${failed[@]}"
-    exit 1
+    conclude
 }
 
 carry_base_in() { # the shorter path: an engine and a base image are there already

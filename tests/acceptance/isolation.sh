@@ -8,7 +8,8 @@
 # otherwise idle.
 set -uo pipefail
 
-IN=/var/lib/acceptance/in
+. /var/lib/acceptance/in/checks.sh
+
 PROJECT=/srv/dshpc
 NODES=/srv/nodes
 NAME=enforced
@@ -16,30 +17,6 @@ ALLOWED="No such device or address"
 REFUSED="Operation not permitted"
 # shellcheck disable=SC2016  # the job's shell expands it
 LOOK='for n in 0 1; do (exec 3<>/dev/nvidia$n) 2>&1 | sed "s/.*: //"; done; echo "gpus=$CUDA_VISIBLE_DEVICES"'
-
-started=$(date +%s)
-passed=0
-failed=()
-
-step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
-ok() { echo "   ok: $1"; passed=$((passed + 1)); }
-not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
-
-check() { # check NAME COMMAND...: its exit code decides
-    local name=$1
-    shift
-    echo "\$ $*"
-    if "$@" 2>&1; then ok "$name"; else not_ok "$name (exit code $?)"; fi
-}
-
-prints() { # prints NAME EXPECTED COMMAND...: standard output is exactly EXPECTED
-    local name=$1 expected=$2 got
-    shift 2
-    echo "\$ $*"
-    got=$("$@")
-    echo "$got"
-    if [ "$got" = "$expected" ]; then ok "$name"; else not_ok "$name (wanted '$expected')"; fi
-}
 
 lines() { printf '%s\n' "$@"; }
 in_slurm() { timeout 240 docker exec "$NAME" "$@"; }
@@ -231,7 +208,4 @@ check "memory, as the job's log tells it" told 400
 check "what was not the memory's" not_told
 docker rm -f "$NAME" >/dev/null
 
-printf '\n%d checks passed, %d failed\n' "$passed" "${#failed[@]}"
-[ ${#failed[@]} -gt 0 ] || exit 0
-printf '  NOT OK: %s\n' "${failed[@]}"
-exit 1
+conclude

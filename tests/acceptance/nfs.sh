@@ -6,31 +6,13 @@
 # shared, the lines are typed that it is told, and it joins again.
 set -uo pipefail
 
-IN=/var/lib/acceptance/in
+. /var/lib/acceptance/in/checks.sh
+by=as_user
+
 NAME=plain
 SERVER=10.9.0.1
 OTHER=10.9.0.2
 part=${1:-all}
-started=$(date +%s)
-passed=0
-failed=()
-
-step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
-ok() { echo "   ok: $1"; passed=$((passed + 1)); }
-not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
-
-check() { # check NAME COMMAND: its exit code decides
-    echo "\$ $2"
-    if as_user "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
-}
-
-prints() { # prints NAME EXPECTED COMMAND: standard output is exactly EXPECTED
-    local got
-    echo "\$ $3"
-    got=$(as_user "$3")
-    echo "$got"
-    if [ "$got" = "$2" ]; then ok "$1"; else not_ok "$1 (wanted '$2')"; fi
-}
 
 folder="~/dshpc" variables=""
 as_user() {
@@ -89,11 +71,9 @@ homes() {
 join() {
     step "a second machine without a share"
     git clone -q "$IN/checkout.bundle" /srv/lab && cd /srv/lab || exit 1
-    check_here() { # check_here NAME COMMAND, as root
-        echo "\$ $2"
-        if timeout 1500 bash -c "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
-    }
-    check_here "the controller" "./configure-environment --yes --engine builtin --prefix lab --simulate h100:1 --listen $SERVER"
+    here() { timeout 1500 bash -c "$1"; } # as root
+    by=here
+    check "the controller" "./configure-environment --yes --engine builtin --prefix lab --simulate h100:1 --listen $SERVER"
     token=$(./dshpc node token 2>/dev/null | grep -o 'dshpc1[^ ]*' | tail -n 1)
     [ -n "$token" ] || not_ok "a token"
     # The other machine: its own network and mounts; the first one's folders are not in it, nor is systemd, which would
@@ -111,8 +91,8 @@ END
             env XDG_CACHE_HOME=/srv/other-cache bash /srv/other.sh "$1"
     }
     git clone -q "$IN/checkout.bundle" /srv/second
-    check_here "the image as a file" "./dshpc image save /srv/image.tar"
-    check_here "the other machine's packages of Python, for it has no way out" "/srv/second/dshpc --version"
+    check "the image as a file" "./dshpc image save /srv/image.tar"
+    check "the other machine's packages of Python, for it has no way out" "/srv/second/dshpc --version"
     command="cd /srv/second && ./configure-environment --yes --join $token --engine builtin --image-file /srv/image.tar --simulate t4:1 --node-name lab2"
     echo "\$ $command"
     on_other "$command" >/tmp/joined 2>&1 || not_ok "it joins without a share"
@@ -120,31 +100,27 @@ END
     typed() { # typed WHERE: the command that was told for Debian
         grep -F "$1, Debian, Ubuntu: " /tmp/joined | sed 's/^.*Debian, Ubuntu: //'
     }
-    there=$(typed "on the controller's machine")
-    here=$(typed "on this machine")
-    [ -n "$there" ] && [ -n "$here" ] || not_ok "the lines are told"
+    at_controller=$(typed "on the controller's machine")
+    at_other=$(typed "on this machine")
+    [ -n "$at_controller" ] && [ -n "$at_other" ] || not_ok "the lines are told"
     step "the lines are typed"
-    check_here "of the controller's machine" "$there"
-    echo "\$ $here"
-    if on_other "$here"; then ok "of the other one"; else not_ok "of the other one"; fi
+    check "of the controller's machine" "$at_controller"
+    by=on_other check "of the other one" "$at_other"
     on_other "stat -fc %T /srv/lab/work"
     step "it joins again"
     echo "\$ $command"
     if on_other "$command" >/tmp/joined 2>&1; then ok "it joins"; else not_ok "it joins"; fi
     cat /tmp/joined
     if grep -q "is the controller's" /tmp/joined; then ok "the folder is one"; else not_ok "the folder is one"; fi
-    check_here "a job there writes here" \
+    check "a job there writes here" \
         "./dshpc srun -w lab2 sh -c 'hostname >from' && grep -x lab2 work/from"
-    check_here "a method there" "./dshpc run -t lab2 --gpus 1 --wait -- sh -c 'echo \$CUDA_VISIBLE_DEVICES'"
-    check_here "doctor" "./dshpc doctor"
+    check "a method there" "./dshpc run -t lab2 --gpus 1 --wait -- sh -c 'echo \$CUDA_VISIBLE_DEVICES'"
+    check "doctor" "./dshpc doctor"
     on_other "cd /srv/second && ./dshpc destroy --yes --stop-jobs --image" || not_ok "the other one goes"
-    check_here "destroy" "./dshpc destroy --yes --stop-jobs --image"
+    check "destroy" "./dshpc destroy --yes --stop-jobs --image"
     kill "$holder"
 }
 
 [ "$part" = home ] || join
 
-echo
-echo "$passed checks passed, ${#failed[@]} did not."
-printf '  %s\n' "${failed[@]}"
-[ "${#failed[@]}" = 0 ]
+conclude

@@ -7,19 +7,14 @@
 # `mapped` there is one, and it takes all jobs. All is typed on the first, for the second over ssh.
 set -uo pipefail
 
+. /var/lib/acceptance/in/checks.sh
+
 side=$1 way=${2:-single}
-IN=/var/lib/acceptance/in
 FIRST=10.77.0.1 SECOND=10.77.0.2
 OWNER=ada OTHER=bob # of the second machine; of the first alone
 NODE=bench
 END=/root/end READY=/root/ready
-started=$(date +%s)
-passed=0
-failed=()
 
-step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
-ok() { echo "   ok: $1"; passed=$((passed + 1)); }
-not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
 has() { apt-get -q -y --no-install-recommends install "$@" >/dev/null || exit 1; }
 
 machine() { # machine NAME ADDRESS
@@ -55,27 +50,14 @@ fi
 
 # --- the first ---------------------------------------------------------------------------------------------------
 
-show() { echo "\$ $1"; }
+by=here
 here() { timeout 1500 runuser --login "${as:-root}" --command "cd /srv/lab && export LANG=C.UTF-8 && $1"; }
 there() { timeout 1500 ssh "$OWNER@$SECOND" "cd ${folder:-dshpc} && $1"; }
 root_there() { timeout 60 ssh "root@$SECOND" "$1"; }
 
-check() { # check NAME COMMAND [WHERE]: its exit code decides
-    show "$2    # ${as:-root}, ${3:-here}"
-    if "${3:-here}" "$2" 2>&1; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
-}
-
-prints() { # prints NAME EXPECTED COMMAND: standard output is exactly EXPECTED
-    local got
-    show "$3    # ${as:-root}"
-    got=$(here "$3")
-    echo "$got"
-    if [ "$got" = "$2" ]; then ok "$1"; else not_ok "$1 (wanted '$2')"; fi
-}
-
 refused() { # refused NAME COMMAND WORD...: it fails, and each of these words is said
     local name=$1 command=$2 said code=0 word
-    show "$command    # ${as:-root}"
+    echo "\$ $command"
     said=$(here "$command" 2>&1) || code=$?
     echo "$said"
     [ "$code" != 0 ] || { not_ok "$name: it is not refused"; return; }
@@ -98,7 +80,7 @@ $1"
 }
 
 has_node() { # has_node HOW: the second takes its owner's jobs, and those of others where it can
-    check "$1: node list" "./dshpc node list --json" listed_idle
+    by=listed_idle check "$1: node list" "./dshpc node list --json"
     as=$OWNER prints "$1: a job of the owner has a GPU there" "0 $NODE" \
         "./dshpc srun -w $NODE --gres=gpu:1 sh -c 'echo \$CUDA_VISIBLE_DEVICES \$(hostname)'"
     as=$OWNER check "$1: a workspace goes there and comes back" \
@@ -110,7 +92,7 @@ has_node() { # has_node HOW: the second takes its owner's jobs, and those of oth
     fi
     as=$OTHER prints "$1: another user elsewhere" lab "./dshpc srun --gres=gpu:h100:1 hostname"
     check "$1: doctor" "./dshpc doctor"
-    check "$1: doctor there" "./dshpc doctor" there
+    by=there check "$1: doctor there" "./dshpc doctor"
 }
 
 listed_idle() {
@@ -129,11 +111,7 @@ is_back() { # is_back SECONDS: the node takes a job again within that time
 
 finish() {
     ssh "root@$SECOND" "touch $END"
-    echo
-    echo "$passed checks passed, ${#failed[@]} did not."
-    printf '  %s\n' "${failed[@]}"
-    [ "${#failed[@]}" = 0 ] || exit 1
-    exit 0
+    conclude
 }
 
 step "the machines"
@@ -155,7 +133,7 @@ usermod -aG docker "$OWNER" && usermod -aG docker "$OTHER"
 
 step "by a token"
 token=$(here "./dshpc node token" 2>/dev/null | grep -o 'dshpc1[^ ]*' | tail -n 1)
-check "it joins" "./configure-environment --yes --join $token --engine builtin --image-file ~/image.* --simulate t4:1" there
+by=there check "it joins" "./configure-environment --yes --join $token --engine builtin --image-file ~/image.* --simulate t4:1"
 has_node token
 
 step "the second is restarted"
@@ -163,23 +141,23 @@ boot="cat /proc/sys/kernel/random/boot_id"
 before=$(root_there "$boot")
 root_there "systemctl reboot"
 until after=$(root_there "$boot" 2>/dev/null) && [ "$after" != "$before" ]; do sleep 2; done
-check "it is back by itself" 400 is_back
+by=is_back check "it is back by itself" 400
 as=$OWNER prints "under its name" "$NODE" "./dshpc srun -w $NODE hostname"
 
 step "its engine is killed"
 root_there "pkill -KILL -u $OWNER -f supervisor"
-check "it is back by itself" 200 is_back
+by=is_back check "it is back by itself" 200
 check "doctor" "./dshpc doctor"
 
 step "removed, and over ssh"
 check "removed" "./dshpc node remove --yes $NODE"
-check "nothing stays there" "./dshpc destroy --yes --stop-jobs --image && ! ls ~/.config/systemd/user | grep dshpc" there
-check "it is no node" "assert n is None" listed
+by=there check "nothing stays there" "./dshpc destroy --yes --stop-jobs --image && ! ls ~/.config/systemd/user | grep dshpc"
+by=listed check "it is no node" "assert n is None"
 check "added" "./dshpc node add $OWNER@$SECOND -- --simulate t4:1"
 folder=dshpc-lab
 has_node ssh
 
 step "to nothing"
 check "removed" "./dshpc node remove --yes $NODE"
-check "destroyed there" "./dshpc destroy --yes --stop-jobs --image" there
+by=there check "destroyed there" "./dshpc destroy --yes --stop-jobs --image"
 check "destroyed" "./dshpc destroy --yes --stop-jobs --image"

@@ -5,28 +5,10 @@
 # Debian's packages. The machine's owner has installed Podman with what its package recommends.
 set -uo pipefail
 
-IN=/var/lib/acceptance/in
+. /var/lib/acceptance/in/checks.sh
+by=as_them
+
 NAME=plain
-started=$(date +%s)
-passed=0
-failed=()
-
-step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
-ok() { echo "   ok: $1"; passed=$((passed + 1)); }
-not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
-
-check() { # check NAME COMMAND: its exit code decides
-    echo "\$ $2"
-    if as_them "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
-}
-
-prints() { # prints NAME EXPECTED COMMAND: standard output is exactly EXPECTED
-    local got
-    echo "\$ $3"
-    got=$(as_them "$3")
-    echo "$got"
-    if [ "$got" = "$2" ]; then ok "$1"; else not_ok "$1 (wanted '$2')"; fi
-}
 
 # Of a user with a systemd of his own, as after a login: it gives his containers control groups
 as_them() {
@@ -80,7 +62,4 @@ git clone -q "$IN/checkout.bundle" /root/dshpc
 cluster user ""
 cluster root "--engine podman"
 
-echo
-echo "$passed checks passed, ${#failed[@]} did not."
-printf '  %s\n' "${failed[@]}"
-[ "${#failed[@]}" = 0 ]
+conclude
