@@ -17,6 +17,7 @@ import sys
 import time
 
 from dshpc_setup.documents import foreign
+from dshpc_setup.files.streams import write_all
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
@@ -297,11 +298,11 @@ def _carry(poll: select.poll, stream: int, master: int, streams: tuple[int, int]
     except OSError:  # EIO: nobody has the other end open
         block = b""
     if stream == master:
-        _write(streams[1], block)
+        write_all(streams[1], block)
     elif block:
-        _write(master, block)
+        write_all(master, block)
     else:
-        _write(master, b"\x04")  # ours has ended: as ^D
+        write_all(master, b"\x04")  # ours has ended: as ^D
     if not block:
         poll.unregister(stream)
 
@@ -310,13 +311,7 @@ def _drain(master: int, out: int) -> None:
     os.set_blocking(master, False)
     with contextlib.suppress(OSError):
         while block := os.read(master, BLOCK):
-            _write(out, block)
-
-
-def _write(handle: int, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[os.write(handle, view) :]
+            write_all(out, block)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.signals import handled
 
 TYPE_CHECKING = False
@@ -111,9 +112,7 @@ class Stream:
 def _gather(said: int) -> None:
     with contextlib.suppress(OSError):
         while block := os.read(said, _BLOCK):
-            view = memoryview(block)
-            while view:
-                view = view[os.write(1, view) :]
+            write_all(1, block)
             if len(block) >= _PIECE:
                 time.sleep(_GATHER_S)
     os.close(said)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import carried, luggage, parcels, safe_open
+from dshpc_setup.files.streams import write_all
+from dshpc_setup.jobs import carried, luggage, safe_open
 from dshpc_setup.jobs.workspace import LOG, Workspace, of_task
 
 
@@ -48,7 +49,7 @@ class Cargo:
     def write_log(self, block: bytes) -> None:
         handle = self.open_log()
         try:
-            parcels.write_all(handle, block)
+            write_all(handle, block)
         finally:
             os.close(handle)
 

@@ -23,6 +23,7 @@ import threading
 import time
 
 from dshpc_setup.files import tree
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.jobs import kept_copies, own_workspace, parcels, safe_open
 from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
@@ -139,7 +140,7 @@ def main() -> int:
             marks, is_ours = -1, False
         if is_ours:
             return Step(at, marks, run, of_task(LOG, task), ended).run()
-        parcels.Sender(lambda block: parcels.write_all(1, block)).mark("shared")
+        parcels.Sender(lambda block: write_all(1, block)).mark("shared")
         return 0  # by now this folder is the controller's
     except OSError:
         return 1
@@ -160,7 +161,7 @@ class Step:
     ) -> None:
         self.at, self.marks, self.name, self.log, self.told = at, marks, run, log, told
         self.source = source
-        self.send = parcels.Sender(lambda block: parcels.write_all(to, block))
+        self.send = parcels.Sender(lambda block: write_all(to, block))
         self.events: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self.known: dict[str, tuple[int, ...]] = {}
         self.base = self.offset = 0  # bytes of the log: there before this run, and sent

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dshpc_setup.errors import usage_error
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.jobs import carried, parcels, records, safe_open, workspace
 from dshpc_setup.jobs.cargo import Cargo
 from dshpc_setup.jobs.carried import BACK, DONE, FOLDER, GO, REFUSED
@@ -146,7 +147,7 @@ class _Carrier:
     def _copy_here(self) -> None:
         """All nodes of a job find the same under one path, those with the work folder too."""
         reading, writing = os.pipe()
-        send = parcels.Sender(lambda block: parcels.write_all(writing, block))
+        send = parcels.Sender(lambda block: write_all(writing, block))
 
         def give() -> None:
             for piece in self.cargo.pieces:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from dshpc_setup.files import tree
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.jobs import carried, environments, parcels
 from dshpc_setup.jobs.cargo import Cargo
 from dshpc_setup.jobs.luggage import Piece
@@ -51,7 +52,7 @@ class FarStep(threading.Thread):
         self.logged = 0  # bytes of its log that are here
         self.writer = parcels.Writer(cargo.at)
         self.pid, self.to, self.source = self._srun()
-        self.send = parcels.Sender(lambda block: parcels.write_all(self.to, block))
+        self.send = parcels.Sender(lambda block: write_all(self.to, block))
 
     def _srun(self) -> tuple[int, int, int]:
         ours, to = os.pipe()

@@ -103,12 +103,6 @@ class Sender:
         self._write(_HEAD.pack(head.kind, head.mode, head.time, head.size, len(path)) + path)
 
 
-def write_all(handle: int, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
 def heads(read: Callable[[int], bytes]) -> Iterator[tuple[Head, Callable[[], Iterator[bytes]]]]:
     """Each entry with its content, which has to be taken before the next; raises BrokenError."""
     while first := read(1):

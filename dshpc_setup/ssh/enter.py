@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.ssh import place
 
 _BLOCK = 1 << 18
@@ -95,6 +96,4 @@ def _copy_in(joined: socket.socket) -> None:
 def _copy_out(joined: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while block := joined.recv(_BLOCK):
-            view = memoryview(block)
-            while view:
-                view = view[os.write(1, view) :]
+            write_all(1, block)

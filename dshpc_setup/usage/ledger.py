@@ -24,6 +24,7 @@ from typing import Any
 from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.files.storage import replace_bytes
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.usage import sums
 from dshpc_setup.usage.records import JobUse, of_line, to_line
 from dshpc_setup.usage.sums import Sum
@@ -88,8 +89,7 @@ def _append(path: str, lines: list[str], mode: int, *, sync: bool = False) -> No
         size = os.fstat(handle).st_size
         cut_off = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
         data = ("\n" if cut_off else "").encode() + "".join(lines).encode()
-        while data:
-            data = data[os.write(handle, data) :]
+        write_all(handle, data)
         if sync:
             os.fsync(handle)
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.files.streams import write_all
 from dshpc_setup.jobs import carried, parcels, safe_open
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 
@@ -32,7 +33,7 @@ class There:
     def begin(self) -> None:
         theirs, self.to = os.pipe()
         source, out = os.pipe()
-        self.send = parcels.Sender(lambda block: parcels.write_all(self.to, block))
+        self.send = parcels.Sender(lambda block: write_all(self.to, block))
         flags = os.O_RDONLY | os.O_DIRECTORY
         own = os.open(self.folder / ".job", flags)
         at = OwnWorkspace(str(self.folder), os.open(self.folder, flags), own)
