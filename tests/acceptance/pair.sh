@@ -144,6 +144,15 @@ until after=$(root_there "$boot" 2>/dev/null) && [ "$after" != "$before" ]; do s
 by=is_back check "it is back by itself" 400
 as=$OWNER prints "under its name" "$NODE" "./dshpc srun -w $NODE hostname"
 
+step "its power is cut"
+as=$OWNER here "cd work && ../dshpc run -t $NODE -- sh -c 'sleep 20; hostname >cut'" && sleep 10 # it runs
+before=$(root_there "$boot")
+root_there "echo b >/proc/sysrq-trigger" # at once: nothing is written, nobody is told
+until after=$(root_there "$boot" 2>/dev/null) && [ "$after" != "$before" ]; do sleep 2; done
+by=is_back check "it is back by itself" 400
+as=$OWNER check "what ran there runs again" \
+    "for try in \$(seq 150); do find work/jobs -name cut -exec grep -x $NODE {} + && exit 0; sleep 2; done; exit 1"
+
 step "its engine is killed"
 root_there "pkill -KILL -u $OWNER -f supervisor"
 by=is_back check "it is back by itself" 200
