@@ -1,7 +1,8 @@
-"""The queue: jobs that can never run, GPUs that are not there, memory that runs out."""
+"""The queue: jobs that cannot run, GPUs that are not there, memory that runs out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from shlex import quote
 
 from dshpc_setup import slurm_releases
@@ -26,15 +27,18 @@ from dshpc_setup.diagnose.slurm_known import (
     NOT_IN_CONTAINER,
     PROLOG,
     RUNS,
+    nodes,
     of_inside,
     own_file,
     reconfigure,
     release,
+    resume,
 )
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed import idle
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm import blocked_jobs
+from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.terminal.sanitize import plain
 
 _REFUSED = slurm_releases.says("job_with_invalid_gres")
@@ -89,18 +93,31 @@ def _pending(known: CheckInput) -> Verdict:
     jobs = tuple(job for job in blocked_jobs.not_held(pending) if not job.lacks_gpus)
     if not jobs:
         return fine()
+    look = Fix(
+        "See a job's request and Slurm's reason",
+        f"dshpc scontrol show job {_id(jobs[0].job)}",
+        step="look",
+    )
     return warning(
         "Queued jobs cannot run as things are, however long they wait.",
         *blocked_jobs.lines(jobs),
-        fix=(
-            Fix(
-                "See a job's request and Slurm's reason",
-                f"dshpc scontrol show job {_id(jobs[0].job)}",
-                step="look",
-            ),
-            Fix("Cancel one that can never run", f"dshpc scancel {_id(jobs[0].job)}"),
-        ),
+        fix=(look, *_let_run(known, jobs)),
     )
+
+
+def _let_run(known: CheckInput, jobs: tuple[Stuck, ...]) -> Iterator[Fix]:
+    """What lets them run; only those that never can are given up."""
+    causes = {job.until for job in jobs}
+    if "node" in causes:
+        yield Fix("See why nodes are out of use", "dshpc sinfo -R", step="look")
+        for node in nodes(known):
+            if node.drained and not node.has_former_key:  # that one has to join again
+                yield from resume(node)
+    if "partition" in causes:
+        held = "See which partitions are up; --when-idle closes them while it waits"
+        yield Fix(held, "dshpc sinfo -s", step="look")
+    if never := [job for job in jobs if job.until is None]:
+        yield Fix("Cancel one that can never run", f"dshpc scancel {_id(never[0].job)}")
 
 
 def _held(known: CheckInput) -> Verdict:
@@ -223,7 +240,7 @@ QUEUE_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-020", "slurm", "Jobs ask for GPUs that are there",
           "A GPU is asked for that the cluster has not (invalid GRES specification)", _unknown_gres,
           needs=(RUNS,), because=("DSH-SL-021", NOT_IN_CONTAINER, "DSH-SL-036", LOST_SINCE)),
-    Check("DSH-SL-023", "slurm", "Queued jobs can run", "Queued jobs can never run", _pending,
+    Check("DSH-SL-023", "slurm", "Queued jobs can run", "Queued jobs cannot run as things are", _pending,
           needs=_NEEDS, because=(DRAINED, DOWN, INVALID, NODE_DAEMON_UP)),
     Check("DSH-SL-051", "slurm", "No queued job is held", "Queued jobs are held", _held,
           needs=_NEEDS, because=(PROLOG,)),

@@ -22,6 +22,10 @@ Hold = Literal["person", "administrator", "launch", "lost_reservation"]
 """Why Slurm does not look at a job until it is released: a person wants it so, an administrator (or Slurm,
 where it could not go on), its launch failed, or its reservation is gone."""
 
+Until = Literal["node", "partition", "unknown"]
+"""What lets it run without a change to the job: a node or its partition in use again; "unknown": Slurm has a
+reason that is not known here."""
+
 
 @dataclass(frozen=True)
 class Stuck:
@@ -33,6 +37,7 @@ class Stuck:
     why: str
     hold: Hold | None = None  # of a held job: released, it can run
     asks_for: str | None = None  # the GRES ("gpu", "shard") of which the cluster has not enough
+    until: Until | None = None  # None: it can never run as it is
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,15 +59,23 @@ def _judged(job: Request, queue: Queue) -> Stuck | None:
     if by is not None:
         hold, how = _HELD[by]
         return Stuck(job.job, job.user, job.name, f"{how}: dshpc scontrol release {job.id}", hold)
-    first = _never(job) or _partition(job, queue.partitions)
-    lack = None if first else _gres_lack(job, queue.nodes)
+    never = _never(job) or _no_partition(job, queue.partitions)
+    if never is None and (why := _partition_off(job, queue.partitions)):
+        return Stuck(job.job, job.user, job.name, why, until="partition")
+    lack = None if never else _gres_lack(job, queue.nodes)
     if lack is not None:
         kind, why = lack
         return Stuck(job.job, job.user, job.name, why, asks_for=kind)
-    found = (
-        first or _too_much(job, queue.nodes) or _no_node(queue.nodes) or _by_slurm(job, queue.nodes)
-    )
-    return Stuck(job.job, job.user, job.name, found) if found else None
+    if never := never or _too_much(job, queue.nodes):
+        return Stuck(job.job, job.user, job.name, never)
+    if why := _no_node(queue.nodes):
+        return Stuck(job.job, job.user, job.name, why, until="node")
+    if never := _unfit(job, queue.nodes):
+        return Stuck(job.job, job.user, job.name, never)
+    if slurm_releases.passing_reason().fullmatch(job.reason):
+        return None
+    why = f"Slurm's reason is {job.reason}: dshpc scontrol show job {job.id}"
+    return Stuck(job.job, job.user, job.name, why, until="unknown")
 
 
 _LAUNCH_FAILED = (
@@ -96,16 +109,20 @@ def _never(job: Request) -> str | None:
     return None
 
 
-def _partition(job: Request, partitions: Mapping[str, str]) -> str | None:
-    known = [name for name in job.partitions if name in partitions]
+def _no_partition(job: Request, partitions: Mapping[str, str]) -> str | None:
     names = ", ".join(job.partitions)
-    if partitions and job.partitions and not known:
+    if partitions and job.partitions and not any(name in partitions for name in job.partitions):
         return f"there is no partition {names} any more, only {', '.join(partitions)}"
-    # One that drains takes no new jobs, and runs those that it has
-    if known and all(partitions[name] not in ("up", "drain", "") for name in known):
-        return f"the partition {names} is not up: {partitions[known[0]]}"
     if slurm_releases.waits_for(job.reason) == "time_limit":
         return f"it asks for more time than the partition {names} allows"
+    return None
+
+
+def _partition_off(job: Request, partitions: Mapping[str, str]) -> str | None:
+    known = [name for name in job.partitions if name in partitions]
+    # One that drains takes no new jobs, and runs those that it has
+    if known and all(partitions[name] not in ("up", "drain", "") for name in known):
+        return f"the partition {', '.join(job.partitions)} is not up: {partitions[known[0]]}"
     return None
 
 
@@ -172,8 +189,8 @@ def _no_node(nodes: tuple[NodeResources, ...]) -> str | None:
     return f"the node {status.name} is {status.plain_state or status.state}{why}"
 
 
-def _by_slurm(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
-    """What Slurm alone knows, in its own word."""
+def _unfit(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
+    """A node or a feature that it names and there is not."""
     if job.wanted_nodes and nodes and re.fullmatch(r"[\w.,-]+", job.wanted_nodes):
         names = {room.status.name for room in nodes}
         gone = [name for name in job.wanted_nodes.split(",") if name not in names]
@@ -182,9 +199,7 @@ def _by_slurm(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
     if slurm_releases.waits_for(job.reason) == "unfit" and job.features:
         have = " or ".join(dict.fromkeys(room.features or "nothing" for room in nodes))
         return f"it asks for --constraint={job.features}, the node offers {have or 'nothing'}"
-    if slurm_releases.passing_reason().fullmatch(job.reason):
-        return None
-    return f"Slurm's reason is {job.reason}: dshpc scontrol show job {job.id}"
+    return None
 
 
 def lines(stuck: tuple[Stuck, ...]) -> list[str]:

@@ -660,6 +660,25 @@ def test_any_stuck_job_is_told_once(job: str, why: str) -> None:
     assert len(shlex.split(given_up)) == 3
 
 
+def test_a_job_that_waits_for_a_drained_node_is_not_given_up() -> None:
+    told = found("drained-by-person", "DSH-SL-023")
+    assert "dshpc exec --root -- scontrol update NodeName=cluster State=RESUME" in commands(told)
+    assert not any("scancel" in command for command in commands(told))
+    assert "scancel 7" in " ".join(commands(found("pending-too-much-memory", "DSH-SL-023")))
+
+
+def test_of_several_queued_jobs_only_those_that_never_run_are_given_up() -> None:
+    waits = Stuck("7", "ada", "x", "the node is down", until="node")
+    closed = Stuck("8", "ada", "x", "the partition is not up", until="partition")
+    never = Stuck("9", "ada", "x", "it asks for 99 CPUs")
+    told = commands(of(with_cluster(pending=(waits, closed, never)), "DSH-SL-023"))
+    assert [each for each in told if "scancel" in each] == ["dshpc scancel 9"]
+    told = commands(of(with_cluster(pending=(waits, closed)), "DSH-SL-023"))
+    assert "dshpc sinfo -R" in told
+    assert "dshpc sinfo -s" in told
+    assert not any("scancel" in each or "RESUME" in each for each in told)
+
+
 @pytest.mark.parametrize("case", ["held-after-launch", "held-by-user"])
 def test_a_held_job_is_not_given_up(case: str) -> None:
     told = [finding for finding in findings(f"{HOST}/slurm-{case}").values() if finding.id in BY_ID]

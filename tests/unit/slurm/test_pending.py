@@ -187,6 +187,26 @@ def test_a_node_out_of_use_and_its_near_miss() -> None:
     assert judge(Queue((JOB,))) == (), "without an answer of nodes nothing is concluded from them"
 
 
+@pytest.mark.parametrize(
+    ("job", "state", "partition", "until"),
+    [
+        ({}, "drained", "up", "node"),
+        ({}, "idle", "down", "partition"),
+        ({"reason": "NewInAnotherSlurm"}, "idle", "up", "unknown"),
+        ({"memory_mib": 999_999}, "drained", "up", None),
+        ({"reason": "DependencyNeverSatisfied"}, "idle", "down", None),
+    ],
+)
+def test_what_a_stuck_job_waits_for(
+    job: dict[str, object], state: str, partition: str, until: str | None
+) -> None:
+    wanted = replace(JOB, **job)  # type: ignore[arg-type]
+    nodes = (room(state=state),)
+    partitions = dict.fromkeys(wanted.partitions, partition)
+    (stuck,) = judge(Queue((wanted,), nodes, partitions))
+    assert stuck.until == until
+
+
 def test_no_gpu_at_all() -> None:
     found = why(replace(JOB, gres_per_node={"gpu": 1}), room({}))
     assert found == "it asks for gpu:1, the node has no GPU"
