@@ -98,7 +98,8 @@ class DshpcError(Exception):
 
     `brief` says what happened, `details` why (raw text of the layer below is welcome), `steps` what to
     do next: a Fix where there is a command to type, or a sentence. `file`: the file of the project folder
-    that cannot be used as it is ("config/slurm.conf"). Two errors with the same content are equal.
+    that cannot be used as it is ("config/slurm.conf"). `absent`: what was named (a job, a method) is not
+    there. Two errors with the same content are equal.
     """
 
     brief: str
@@ -106,6 +107,7 @@ class DshpcError(Exception):
     steps: tuple[str | Fix, ...] = ()
     exit_code: int = Exit.ERROR
     file: str | None = None
+    absent: bool = False
 
     @property
     def resolution(self) -> tuple[str, ...]:
@@ -123,12 +125,13 @@ class DshpcError(Exception):
     __hash__ = Exception.__hash__
 
     def to_json(self) -> dict[str, object]:
-        return {
+        told: dict[str, object] = {
             "brief": self.brief,
             "details": self.details,
             "resolution": list(self.resolution),
             "exit_code": int(self.exit_code),
         }
+        return {**told, "absent": True} if self.absent else told
 
     def to_object(self) -> dict[str, object]:
         """The `dshpc.error/1` object, which stands where a command's answer would."""
@@ -140,7 +143,7 @@ class DshpcError(Exception):
 
 
 def told_error(value: Mapping[str, object]) -> DshpcError:
-    """The error that a container's start told: {brief, details, fixes, file}.
+    """The error that a container told: {brief, details, fixes, file, absent}.
 
     What is missing is empty. An older image tells its steps as sentences alone (`resolution`).
     """
@@ -152,7 +155,11 @@ def told_error(value: Mapping[str, object]) -> DshpcError:
     brief, details = str(value.get("brief") or ""), str(value.get("details") or "")
     file = value.get("file")
     return DshpcError(
-        brief, details, tuple(fixes or said), file=file if isinstance(file, str) else None
+        brief,
+        details,
+        tuple(fixes or said),
+        file=file if isinstance(file, str) else None,
+        absent=value.get("absent") is True,
     )
 
 

@@ -193,10 +193,8 @@ def _operation(path: str, summary: str, schema: str) -> dict[str, Any]:
                 "content": {"application/json": {"schema": _object(schema)}},
             },
             "401": {"description": "Neither the token nor the cookie was given."},
-            "default": {
-                "description": "Why there is no answer.",
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/error"}}},
-            },
+            **({"404": _why_not("There is none of that name or number.")} if names else {}),
+            "default": _why_not("Why there is no answer."),
         },
     }
     parameters = [
@@ -207,6 +205,11 @@ def _operation(path: str, summary: str, schema: str) -> dict[str, Any]:
         described = {"name": name, "in": "query", "description": about}
         parameters.append({**described, "schema": {"type": "string", "enum": values}})
     return {**found, "parameters": parameters} if parameters else found
+
+
+def _why_not(description: str) -> dict[str, Any]:
+    error = {"$ref": "#/components/schemas/error"}
+    return {"description": description, "content": {"application/json": {"schema": error}}}
 
 
 def _object(schema: str) -> dict[str, Any]:

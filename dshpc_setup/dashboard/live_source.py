@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dshpc_setup import checkup, codec, settings
+from dshpc_setup import checkup, codec, settings, slurm_releases
 from dshpc_setup.checkup import report
 from dshpc_setup.cluster import (
     config_diff,
@@ -146,6 +146,8 @@ class LiveSource:
     def requeue(self, job: str) -> None:
         done = self.inside(requeue_argv([job]), deadline_s=_ACT_S)
         if not done.ok:
+            if slurm_releases.says("no_such_job").search(done.text):
+                self.job(job)  # raises for one that has never been; others have ended long ago
             raise DshpcError(f"Job {job} is not requeued.", done.text or done.state)
 
     def methods(self) -> tuple[Entry, ...]:
@@ -303,9 +305,7 @@ def _without_error(value: dict[str, Any]) -> dict[str, Any]:
     if isinstance(error, dict):
         told = told_error(error)
         code = value.get("exit_code")
-        raise DshpcError(
-            told.brief, told.details, told.steps, code if isinstance(code, int) else Exit.ERROR
-        )
+        raise replace(told, exit_code=code if isinstance(code, int) else Exit.ERROR)
     return value
 
 

@@ -175,6 +175,8 @@ def _clock(at: float | None) -> Markup | str:
 
 
 def _code(error: DshpcError) -> int:
+    if error.absent:
+        return HTTPStatus.NOT_FOUND
     return _CODES.get(Exit(error.exit_code), HTTPStatus.CONFLICT) if error.exit_code in list(
         Exit
     ) else HTTPStatus.CONFLICT  # fmt: skip
@@ -247,7 +249,7 @@ def job_id(request: Request) -> str:
     try:
         return str(job_states.parse_id(text))
     except DshpcError:
-        no_page()
+        raise HTTPException(404, "There is no such job.") from None
 
 
 def seen_other(path: str) -> RedirectResponse:

@@ -249,4 +249,5 @@ def unknown(job: JobId) -> DshpcError:
         f"There is no job {job}.",
         "Neither the controller nor its log of ended jobs knows it, and no workspace is of it.",
         ("See what there is: dshpc job list --all",),
+        absent=True,
     )

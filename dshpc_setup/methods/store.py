@@ -109,7 +109,7 @@ def unknown(name: str, there: Sequence[Entry], folders: Sequence[Path]) -> Dshpc
     elif _is_name(name):
         steps.append(f"Or make it: dshpc method init {name}")
     where = f"Looked in: {', '.join(map(str, folders))}"
-    return usage_error(f"There is no method {shown(name)}.", where, *steps)
+    return replace(usage_error(f"There is no method {shown(name)}.", where, *steps), absent=True)
 
 
 def read(folder: Path) -> Entry:

@@ -138,10 +138,12 @@ def _state(work: str, name: str) -> State:
     if found is not None:
         return found
     there = states.names(work)
-    raise usage_error(
+    raise DshpcError(
         f"The workflow {name} has not been run here.",
         f"There are: {', '.join(there)}." if there else "No workflow has been run yet.",
-        "Run it: dshpc workflow run FILE.yaml",
+        ("Run it: dshpc workflow run FILE.yaml",),
+        Exit.USAGE,
+        absent=True,
     )
 
 

@@ -21,7 +21,7 @@ from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.site import Site
 from dshpc_setup.dashboard.source import Agrees, JobReport, Jobs, Joining, Told
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.jobs.view import View
@@ -236,7 +236,7 @@ class FakeSource:
     def job(self, job: str) -> JobReport:
         self._may_fail()
         if job not in self.reports:
-            raise DshpcError(f"There is no job {job}.")
+            raise DshpcError(f"There is no job {job}.", absent=True)
         return self.reports[job]
 
     def terminal(self, words: Sequence[str], size: Size) -> FakeChild:
@@ -337,7 +337,7 @@ class FakeSource:
     def workflow(self, name: str) -> dict[str, Any]:
         self._may_fail()
         if name not in self.told_workflows:
-            raise usage_error(f"The workflow {name} has not been run here.")
+            raise DshpcError(f"The workflow {name} has not been run here.", absent=True)
         return self.told_workflows[name]
 
     def cancel_workflow(self, name: str) -> None:

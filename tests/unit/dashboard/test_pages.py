@@ -530,6 +530,27 @@ def test_the_api_is_described(visitor: Visitor) -> None:
             assert answer.json()["schema"] == schema["properties"]["schema"]["const"]
         else:
             assert answer.json()["schema"].startswith("dshpc.")
+            assert "404" in acts[act]["responses"]
+
+
+@pytest.mark.parametrize(
+    ("act", "path"),
+    [
+        ("get", "/api/jobs/999"),
+        ("get", "/api/jobs/x"),
+        ("get", "/api/methods/none"),
+        ("get", "/api/workflows/none"),
+        ("post", "/api/jobs/999/cancel"),
+        ("post", "/api/jobs/999/requeue"),
+    ],
+)
+def test_what_is_not_there_is_404_for_programs(visitor: Visitor, act: str, path: str) -> None:
+    if act == "post":
+        visitor.source.fails = DshpcError("There is no job 999.", absent=True)
+    answer = visitor.ask(act, path, headers={"x-csrf-token": visitor.site.access.csrf})
+    assert answer.status_code == 404
+    assert answer.json()["schema"] == "dshpc.error/1"
+    assert answer.json()["error"]["brief"].startswith("There is no " if path[5] != "w" else "The w")
 
 
 def test_what_is_live_has_ids_of_its_own_and_keeps_the_focus(visitor: Visitor) -> None:

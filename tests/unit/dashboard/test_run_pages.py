@@ -61,8 +61,8 @@ def test_the_page_lists_methods_and_the_form_has_a_field_for_each_parameter(
     assert re.search(r'name="p-rate"[^>]* required', form)
     assert "1 GPU (40000 MB each)" in form
     assert "Train &lt;it&gt;." in form
-    assert visitor.get("/run/none").status_code == 400
-    assert visitor.get("/run/broken").status_code == 400
+    assert visitor.get("/run/none").status_code == 404
+    assert visitor.get("/run/broken").status_code == 404
 
 
 def test_what_is_filled_in_is_what_the_command_line_asks_for(visitor: Visitor) -> None:
@@ -150,4 +150,4 @@ def test_a_command_is_run_again_with_what_it_had(visitor: Visitor) -> None:
     for name, value in (("gpus", "2"), ("memory", "2048M"), ("time", "10m"), ("cpus", "")):
         assert re.search(rf'name="{name}" value="{value}"', page), name
     for other in ("4", "x", "../3", "٣"):
-        assert visitor.get(f"/run?from={other}").status_code in (200, 409)
+        assert visitor.get(f"/run?from={other}").status_code in (200, 404)

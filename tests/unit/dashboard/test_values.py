@@ -222,6 +222,25 @@ def test_a_job_is_cancelled_and_requeued_as_the_commands_do() -> None:
         live(result("", code=1), []).requeue("3")
 
 
+def test_a_job_that_was_never_there_is_told_so_by_a_code() -> None:
+    gone = json.dumps(DshpcError("There is no job 9.", absent=True).to_object())
+    for act in (LiveSource.job, LiveSource.cancel):
+        with pytest.raises(DshpcError) as raised:
+            act(live(result(gone), []), "9")
+        assert raised.value.absent
+
+    def inside(words: Sequence[str], **_: object) -> CommandResult:
+        if words[0] == "scontrol":
+            return CommandResult(
+                ("docker",), "present", 1, "", "Invalid job id specified for job 9", 0.1
+            )
+        return result(gone)
+
+    with pytest.raises(DshpcError) as raised:
+        LiveSource(None, None, inside, lambda: None, "/work").requeue("9")  # type: ignore[arg-type]
+    assert raised.value.absent
+
+
 @pytest.mark.parametrize(
     ("said", "brief", "code"),
     [
