@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"ok": "[green]✓[/]", "skipped": "[dim]-[/]", "failed": "[red]✗[/]"}
 _SPEAK_S = 10.0
+_REPEAT_S = 300.0  # what has not changed
 _TRIES = 3
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 _PLAIN_MARKS = {"ok": "ok", "skipped": "--", "failed": "!!"}
@@ -35,10 +36,11 @@ class ConsoleReporter:
         self._step: StepName | None = None
         self._notes: list[str] = []
         self._spoke = time.monotonic()
+        self._said = ""
 
     def begin(self, name: StepName) -> None:
         self._step = name
-        self._spoke = time.monotonic()
+        self._spoke, self._said = time.monotonic(), ""
         if self._console.is_terminal:
             self._status = self._console.status(f"{name} ...")
             self._status.start()
@@ -62,9 +64,9 @@ class ConsoleReporter:
         if self._status is not None:
             width = max(20, self._console.width - len(self._step or "") - 6)
             self._status.update(f"{self._step}: {escape(words[:width])}")
-        elif time.monotonic() - self._spoke > _SPEAK_S:
+        elif time.monotonic() - self._spoke > (_REPEAT_S if words == self._said else _SPEAK_S):
             # no live line: a word now and then, so that a log shows that it goes on
-            self._spoke = time.monotonic()
+            self._spoke, self._said = time.monotonic(), words
             self._console.print(f"      ... {escape(words)}")
 
     def note(self, text: str) -> None:

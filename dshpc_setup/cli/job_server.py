@@ -82,7 +82,7 @@ class Line:
 
 def carry_out(line: Line) -> int:
     """Print the address once the job runs, leave who forwards to it behind, and give the exit code."""
-    here, name, linger_s = cluster(line.dir), line.server.name, line.linger_s
+    linger_s, name, here = line.linger_s, line.server.name, cluster(line.dir)
     token = os.urandom(24).hex()
     request = None if line.attach else _request(line, here, token)
     asked = Asked(name, linger_s, (), request=request, token=token)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dshpc_setup.cli import job_request, put, ssh_proxy
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.files import atomic
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.ssh import client_config, own_keys
@@ -20,11 +21,17 @@ if TYPE_CHECKING:
     from dshpc_setup.terminal.reporter import Reporter
 
 _KEYGEN_S = 20.0
+_HOST = re.compile(r"[^-\s][^\s]*")  # ssh takes what begins with a hyphen for an option
 
 
 def show(folder: str | None, linger: str, through: str | None) -> int:
     """The whole configuration on stdout, for `ssh -F`; `through`: for another machine, which reaches this
     one by that name."""
+    ssh_proxy.seconds(linger)
+    if through is not None and not _HOST.fullmatch(through):
+        raise usage_error(
+            f"--through {through!r} is not a host's name.", "", "dshpc ssh-config --through USER@HOST"
+        )
     here = job_request.cluster(folder)
     said = ssh_proxy.ca(here.runtime)
     if through is not None:
@@ -37,6 +44,7 @@ def show(folder: str | None, linger: str, through: str | None) -> int:
 
 def write(folder: str | None, linger: str, reporter: Reporter) -> int:
     """Into a file of its own in ~/.ssh, and one line into ~/.ssh/config, after asking."""
+    ssh_proxy.seconds(linger)
     here = job_request.cluster(folder)
     said = ssh_proxy.ca(here.runtime)
     ssh = own_keys.folder()
@@ -94,7 +102,6 @@ def _client(
 
 def _command(project: str, linger: str) -> tuple[str, ...]:
     """Good from any folder: editors start ssh in one of theirs."""
-    ssh_proxy.seconds(linger)
     lingers = () if linger == ssh_proxy.LINGER else ("--linger", linger)
     return (_program(), "ssh-proxy", "--dir", project, *lingers)
 

@@ -81,7 +81,7 @@ def _wait(machine: Machine, container: str, reporter: Reporter) -> None:
 
 
 def _told(jobs: tuple[RunningJob, ...]) -> str:
-    named = listed(tuple(job.brief for job in jobs), most=_NAMED)
+    named = listed(tuple(job.title for job in jobs), most=_NAMED)
     return (
         f"waiting, with the queue held (Ctrl-C releases it and changes nothing), for "
         f"{counted(len(jobs), 'job')}: {named}"

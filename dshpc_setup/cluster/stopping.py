@@ -70,8 +70,13 @@ class RunningJob:
         return f"{self.brief}: {again if self.begins_anew else 'ends for good'}"
 
     @property
+    def title(self) -> str:
+        """The same for as long as it runs."""
+        return f"job {self.id} of {self.user} ({self.name})"
+
+    @property
     def brief(self) -> str:
-        return f"job {self.id} of {self.user} ({self.name}), for {self.elapsed}"
+        return f"{self.title}, for {self.elapsed}"
 
 
 def running_jobs(

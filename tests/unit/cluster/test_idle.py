@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,8 +42,16 @@ def test_it_waits_holds_and_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
         held.wait(cluster.machine, "c", said)  # once is enough
         assert cluster.orders == ["begin"]
     assert cluster.orders == ["begin", "end"]
-    assert "for 2 jobs: job 7 of ada (train), for 1:00, job 7" in said.heard[0]
+    assert "for 2 jobs: job 7 of ada (train), job 7 of" in said.heard[0]
     assert "for 1 job: job 7" in said.heard[1]
+
+
+def test_what_is_said_changes_with_the_jobs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    later, said = replace(JOB, elapsed="1:02"), Listener()
+    cluster = Cluster(monkeypatch, (JOB,), (later,), ())
+    with WhenIdle(asked=True) as held:
+        held.wait(cluster.machine, "c", said)
+    assert said.heard[0] == said.heard[1]
 
 
 def test_a_cluster_that_was_started_anew_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,32 @@
+"""`dshpc ssh-config`: what is wrong with its arguments is told before anything is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from dshpc_setup.cli import job_request, ssh_config
+from dshpc_setup.errors import DshpcError, Exit
+from tests.unit.engine.fake import Listener
+
+
+@pytest.mark.parametrize("linger", ["x", "", "-1"])
+def test_a_wrong_linger_is_refused_before_the_question(
+    linger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_request, "cluster", lambda _: pytest.fail("the cluster was asked"))
+    said = Listener()
+    for call in (
+        lambda: ssh_config.write(None, linger, said),
+        lambda: ssh_config.show(None, linger, None),
+    ):
+        with pytest.raises(DshpcError, match="--linger") as raised:
+            call()
+        assert raised.value.exit_code == Exit.USAGE
+    assert said.questions == []
+
+
+@pytest.mark.parametrize("host", ["", "-oProxyCommand=x", "a b"])
+def test_a_host_that_is_none_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_request, "cluster", lambda _: pytest.fail("the cluster was asked"))
+    with pytest.raises(DshpcError, match="--through"):
+        ssh_config.show(None, "15m", host)
