@@ -89,6 +89,8 @@ def carry_out(line: Line) -> int:
     answer = ask(here.runtime, "ssh", asked, deadline_s=_WAIT_S)
     job, right = str(answer["job_id"]), str(answer["token"])
     is_new = request is not None and right == token
+    for note in request_building.notes(line.asked) if is_new else ():
+        _say(note)
     if request is not None and not is_new:
         _say(f"it runs already, as job {job}: that one is shown.")
     words = [str(word) for word in answer["enter"]]

@@ -30,7 +30,9 @@ def show(folder: str | None, linger: str, through: str | None) -> int:
     ssh_proxy.seconds(linger)
     if through is not None and not _HOST.fullmatch(through):
         raise usage_error(
-            f"--through {through!r} is not a host's name.", "", "dshpc ssh-config --through USER@HOST"
+            f"--through {through!r} is not a host's name.",
+            "",
+            "dshpc ssh-config --through USER@HOST",
         )
     here = job_request.cluster(folder)
     said = ssh_proxy.ca(here.runtime)

@@ -165,6 +165,7 @@ def carry_out(line: Line) -> int:
     if is_check:
         request, missing = request_building.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)
+        answer = request_building.noted(answer, line.asked)
         return _show_check({**answer, "notes": [*answer["notes"], *missing]}, line)
     try:
         request = (
@@ -178,7 +179,7 @@ def carry_out(line: Line) -> int:
     except BaseException:
         incoming.remove()
         raise
-    _show(answer, request, line)
+    _show(request_building.noted(answer, line.asked), request, line)
     return _follow(runtime, answer) if line.wait else int(answer["exit_code"])
 
 

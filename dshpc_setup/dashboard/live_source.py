@@ -173,14 +173,14 @@ class LiveSource:
         except BaseException:
             incoming.remove()
             raise
-        return self._handed("submit", request)
+        return request_building.noted(self._handed("submit", request), asked)
 
     def check(self, asked: CommandLine) -> dict[str, Any]:
         incoming = Incoming(
             self.work, self.owner, True, self.prepare, runtime=self.project.runtime()
         )
         request, missing = request_building.to_check(asked, str(self.project.folder), incoming)
-        told = self._handed("check", request)
+        told = request_building.noted(self._handed("check", request), asked)
         return {**told, "notes": [*told["notes"], *missing]}
 
     def settings(self) -> tuple[settings.Settings, tuple[Overruled, ...]]:

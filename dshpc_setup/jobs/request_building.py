@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from dshpc_setup.methods import store, values
 from dshpc_setup.methods.model import Method, Resources, Value
 from dshpc_setup.methods.schema import MOST_MINUTES
 from dshpc_setup.methods.times import FORMS as TIMES
-from dshpc_setup.methods.times import minutes
+from dshpc_setup.methods.times import minutes, seconds
+from dshpc_setup.terminal.sanitize import counted
 
 _MOST_BYTES = 64 << 20  # of a table of parameter sets
 
@@ -277,6 +278,23 @@ def _minutes(text: str | None) -> int | None:
             "Leave it out where the job may run on without an end.",
         )  # fmt: skip
     return found
+
+
+def notes(asked: CommandLine) -> tuple[str, ...]:
+    """What a job gets in place of what the command line says."""
+    said = seconds(asked.time) if asked.time is not None else None
+    if not said or said % 60 == 0:
+        return ()
+    whole = counted(-(-said // 60), "minute")
+    return (f"--time {asked.time} becomes {whole}: Slurm's time limits are whole minutes.",)
+
+
+def noted(answer: Mapping[str, Any], asked: CommandLine) -> dict[str, Any]:
+    """The cluster's answer to it with these notes: of several jobs the first has them."""
+    jobs = answer.get("jobs")
+    if jobs:
+        return {**answer, "jobs": [noted(jobs[0], asked), *jobs[1:]]}
+    return {**answer, "notes": [*notes(asked), *answer["notes"]]}
 
 
 def _sets(asked: CommandLine, method: Method) -> tuple[list[dict[str, Value]], list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dshpc_setup.cli import console
 from dshpc_setup.cli.console import ConsoleReporter
 
 
@@ -12,7 +11,7 @@ def test_what_does_not_change_is_said_again_after_minutes_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("dshpc_setup.cli.console.time.monotonic", lambda: now[0])
     reporter = ConsoleReporter(to_stderr=True, yes=False, interactive=False)
     for second in range(2, 1000, 2):
         now[0] = float(second)

@@ -15,13 +15,11 @@ def test_a_wrong_linger_is_refused_before_the_question(
 ) -> None:
     monkeypatch.setattr(job_request, "cluster", lambda _: pytest.fail("the cluster was asked"))
     said = Listener()
-    for call in (
-        lambda: ssh_config.write(None, linger, said),
-        lambda: ssh_config.show(None, linger, None),
-    ):
-        with pytest.raises(DshpcError, match="--linger") as raised:
-            call()
-        assert raised.value.exit_code == Exit.USAGE
+    with pytest.raises(DshpcError, match="--linger") as raised:
+        ssh_config.write(None, linger, said)
+    assert raised.value.exit_code == Exit.USAGE
+    with pytest.raises(DshpcError, match="--linger"):
+        ssh_config.show(None, linger, None)
     assert said.questions == []
 
 

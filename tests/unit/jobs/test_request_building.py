@@ -458,3 +458,20 @@ def test_what_is_asked_before_anything_is_made_has_the_size_of_the_job(project: 
     plain = CommandLine(command=("x",), image="nowhere.tar", gpus="4", no_wait=True)
     found = request_building.foreseen(plain, str(project), "/w")
     assert (found.resources.gpus, found.image, found.if_busy) == (4, None, "refuse")
+
+
+def test_a_part_of_a_minute_is_told_once() -> None:
+    for said, whole in (
+        ("1s", "1 minute"),
+        ("0:31", "1 minute"),
+        ("90s", "2 minutes"),
+        ("1:00:01", "61 minutes"),
+    ):
+        asked = CommandLine(time=said)
+        first, other = request_building.noted({"notes": ["other"]}, asked)["notes"]
+        assert first.startswith(f"--time {said} becomes {whole}: ")
+        assert other == "other"
+        jobs = request_building.noted({"jobs": [{"notes": []}, {"notes": []}]}, asked)["jobs"]
+        assert [job["notes"] for job in jobs] == [[first], []]
+    for whole_minutes in ("60s", "2h", "90", None):
+        assert request_building.notes(CommandLine(time=whole_minutes)) == ()
