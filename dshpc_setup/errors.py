@@ -142,6 +142,13 @@ class DshpcError(Exception):
         }
 
 
+def words_of(error: BaseException) -> str:
+    """What it says. Of one that is none of these its class comes first: it is often all that it says."""
+    if isinstance(error, DshpcError):
+        return " ".join(filter(None, (error.brief, error.details)))
+    return f"{type(error).__name__}: {error}"
+
+
 def told_error(value: Mapping[str, object]) -> DshpcError:
     """The error that a container told: {brief, details, fixes, file, absent}.
 

@@ -17,7 +17,7 @@ from dshpc_setup.cluster import operations, stopping, targets
 from dshpc_setup.container.backup import SCHEMA, Manifest
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
+from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error, words_of
 from dshpc_setup.files import atomic
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.observed.cluster_status import ClusterStatus
@@ -174,7 +174,7 @@ def _told(done: CommandResult) -> Manifest:
     except ValueError as error:
         raise DshpcError(
             "Nothing was restored: the cluster's answer cannot be read.",
-            f"{type(error).__name__}: {error}",
+            words_of(error),
             ("Rebuild the image: configure-environment", "Then: dshpc restore FILE"),
         ) from None
 

@@ -11,7 +11,7 @@ from typing import Any
 from dshpc_setup.cluster import targets
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import DshpcError, Exit, told_error
+from dshpc_setup.errors import DshpcError, Exit, told_error, words_of
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm.client import Slurm
@@ -229,7 +229,7 @@ def _parsed(text: str, container: str) -> Rotated:
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DshpcError(
             "It is not known whether the key was changed: the cluster's answer cannot be read.",
-            f"{type(error).__name__}: {error}\n{text[:200]}",
+            f"{words_of(error)}\n{text[:200]}",
             ("Change it again: dshpc key rotate",),
             Exit.INCOMPLETE,
         ) from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dshpc_setup import codec
 from dshpc_setup.container import key_set
 from dshpc_setup.documents import foreign
-from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.errors import DshpcError, Fix, words_of
 from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.slurm.paths import Paths
 
@@ -126,7 +126,7 @@ def _manifest(paths: Paths) -> Mapping[str, str]:
     except ValueError as error:
         raise DshpcError(
             "config/manifest.json cannot be read, so it is not known which files are yours.",
-            f"{type(error).__name__}: {error}",
+            words_of(error),
             (Fix("Put it aside, to have it made again", _aside("manifest.json"), place="project"),),
         ) from None
 

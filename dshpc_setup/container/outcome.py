@@ -10,7 +10,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.drift import Change
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import Status
-from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.errors import DshpcError, Fix, words_of
 
 if TYPE_CHECKING:
     from dshpc_setup.plan import ClusterPlan
@@ -46,7 +46,7 @@ def failed(status: Status, error: DshpcError) -> None:
 def defect(error: Exception) -> DshpcError:
     return DshpcError(
         "The start stopped at a defect of dsHPC setup itself.",
-        f"{type(error).__name__}: {error}",
+        words_of(error),
         (Fix("Please report it with the output of", "dshpc logs"),),
     )
 

@@ -18,7 +18,7 @@ from dshpc_setup.cluster.gpus import GpusNow, made_up_by
 from dshpc_setup.dashboard.history import History
 from dshpc_setup.dashboard.source import Jobs, Source, Told
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, words_of
 from dshpc_setup.observed.cluster_status import ClusterStatus
 
 _T = TypeVar("_T")
@@ -206,7 +206,7 @@ class Section(Generic[_T]):
         except DshpcError as error:
             self.put(self.seen.value, error, clock())
         except Exception as error:  # noqa: BLE001 -- a defect of one section leaves the others
-            told = DshpcError("A defect of dsHPC setup itself.", f"{type(error).__name__}: {error}")
+            told = DshpcError("A defect of dsHPC setup itself.", words_of(error))
             self.put(self.seen.value, told, clock())
 
     def put(self, value: _T | None, error: DshpcError | None, at: float) -> None:

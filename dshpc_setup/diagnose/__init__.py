@@ -8,7 +8,7 @@ from typing import Any
 
 from dshpc_setup.diagnose.model import FAULTS, Check, CheckInput, Finding, FindingState
 from dshpc_setup.engine_client import in_podmans_words
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import Exit, words_of
 
 __all__ = ["SCHEMA", "CheckInput", "Finding", "catalogue", "diagnose", "exit_code", "to_json"]
 
@@ -66,7 +66,7 @@ def _look(
     try:
         verdict = check.look(known)
     except Exception as error:  # noqa: BLE001 -- one broken check must not hide the others
-        says = (f"{type(error).__name__}: {error}",)
+        says = (words_of(error),)
         crashed = Finding(check.id, check.section, "crashed", check.title, says)
         return found.setdefault(check.id, crashed)
     title = verdict.title or (

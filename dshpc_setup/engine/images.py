@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dshpc_setup.documents import foreign
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, words_of
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.no_answer import answered, in_words
 
@@ -85,7 +85,7 @@ def _image(text: str) -> Image:
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         brief = "The engine's answer about an image cannot be read."
-        raise DshpcError(brief, f"{type(error).__name__}: {error}", ("dshpc doctor",)) from None
+        raise DshpcError(brief, words_of(error), ("dshpc doctor",)) from None
 
 
 def engine_silent(result: CommandResult, doing: str) -> DshpcError:

@@ -35,7 +35,7 @@ from dshpc_setup.environment.model import (
 )
 from dshpc_setup.environment.schema import LOCK_PARTS
 from dshpc_setup.environment.target import MACHINES, PYTHON
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, words_of
 from dshpc_setup.files.anchored import anchored
 from dshpc_setup.files.atomic import make_folder, remove, temporary_name, write_error
 from dshpc_setup.machine import Machine
@@ -65,7 +65,7 @@ def read(project: Path) -> Lock | None:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DshpcError(
             f"{path} is not a lock of this version of dsHPC.",
-            f"{type(error).__name__}: {error}",
+            words_of(error),
             ("Create it again: dshpc env lock",),
         ) from None
 

@@ -14,7 +14,7 @@ from dshpc_setup.builtin import image_file
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine.containers import engine_error, inspect
 from dshpc_setup.engine_client import BUILTIN, DOCKER
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError, usage_error, words_of
 from dshpc_setup.files import atomic
 from dshpc_setup.image import compressing
 from dshpc_setup.machine import Machine
@@ -107,7 +107,7 @@ def _config(machine: Machine, ref: str) -> image_file.Described:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         brief = f"The engine's answer about the image {ref} cannot be read."
-        raise DshpcError(brief, f"{type(error).__name__}: {error}", ("dshpc doctor",)) from None
+        raise DshpcError(brief, words_of(error), ("dshpc doctor",)) from None
 
 
 def _done(machine: Machine, argv: list[str], ref: str) -> str:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from dshpc_setup.errors import words_of
 from dshpc_setup.machine import Say
 
 ITEM, END = 0, 1
@@ -118,7 +119,7 @@ def _answer(question: Callable[[Say], None], answering: int) -> int:
     try:
         question(lambda item: tell(ITEM, item))
     except Exception as error:  # noqa: BLE001  (an error of ours is an answer like any other)
-        tell(END, in_words(error))
+        tell(END, words_of(error))
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     else:
@@ -134,7 +135,3 @@ def _quiet(printing: int) -> None:
     os.dup2(printing, 2)
     if null > 2:
         os.close(null)
-
-
-def in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dshpc_setup import signals
+from dshpc_setup.errors import words_of
 from dshpc_setup.machine import Ended, Say, since_ms
 from dshpc_setup.machine.child import (
     HEADER,
     ITEM,
     blocked_signals,
     fork,
-    in_words,
     live,
     noted_signals,
     pipe,
@@ -85,7 +85,7 @@ def in_place(
         try:
             question(_heard(items, on_item))
         except Exception as error:  # noqa: BLE001  (an error of ours is an answer like any other)
-            found[name] = Ended("error", tuple(items), in_words(error), since_ms(started))
+            found[name] = Ended("error", tuple(items), words_of(error), since_ms(started))
         else:
             found[name] = Ended("present", tuple(items), None, since_ms(started))
     return found
@@ -179,7 +179,7 @@ class _Child:
         try:
             item = pickle.loads(body)
         except Exception as error:  # noqa: BLE001  (a crashing library may write into any memory)
-            self._fail(f"the answer cannot be read: {in_words(error)}")
+            self._fail(f"the answer cannot be read: {words_of(error)}")
             return
         if kind == ITEM:
             self._say(item)
