@@ -35,7 +35,7 @@ class Cargo:
     def own_entries(self) -> Iterator[tuple[str, tree.Entry]]:
         """What lies in the workspace and goes along."""
         for entry in tree.entries(self.at, luggage.MOST):
-            if not carried.stays(entry.path):
+            if not (carried.stays(entry.path) or parcels.is_part(entry.name)):
                 yield entry.path, entry
 
     def open_log(self) -> int:

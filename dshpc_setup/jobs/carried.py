@@ -335,7 +335,9 @@ class Step:
 
     def _entries(self) -> Iterator[tuple[str, tuple[int, ...], tree.Entry]]:
         for entry in tree.entries(self.at.folder, _MOST):
-            if not stays(entry.path):
+            if parcels.is_part(entry.name):  # of a run that was killed, or of one that writes
+                parcels.drop_left(entry)
+            elif not stays(entry.path):
                 seen = entry.seen
                 state = (
                     (seen.st_mode,)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from dshpc_setup.errors import usage_error
 from dshpc_setup.files.streams import write_all
-from dshpc_setup.jobs import carried, parcels, records, safe_open, workspace
+from dshpc_setup.jobs import carried, luggage, parcels, records, safe_open, workspace
 from dshpc_setup.jobs.cargo import Cargo
 from dshpc_setup.jobs.carried import BACK, DONE, FOLDER, GO, REFUSED
 from dshpc_setup.jobs.far_step import FarStep
@@ -68,6 +68,7 @@ def main(rest: Sequence[str]) -> int:
             open_.enter_context(_alone(f"{run}.lock", marks))
         except (BlockingIOError, FileNotFoundError):
             return 0  # another one does it, or another task's has just removed the folder
+        parcels.drop_all_left(at, luggage.MOST)
         cargo = Cargo(place, at, run, number, request)
         carrier = _Carrier(machine, cargo, own, marks, nodes)
         carrier.is_mixed = which == "some"

@@ -7,10 +7,12 @@ comes is data all the same: a path with `..` in it, or through a link, is refuse
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +23,9 @@ from dshpc_setup.jobs import removal, safe_open
 _HEAD = struct.Struct(">cIqQI")  # kind, mode, time, size, length of the path
 _BLOCK = 1 << 18
 _MOST_PATH = 1 << 14
-_PART = ".dshpc-carried"
+_PART = ".dshpc-carried-"
+_OLD_S = 86400.0  # of one that cannot be locked
+_TRIES = 100  # to make one that is still there once it is held
 FOLDER, FILE, LINK, GONE, LOG, MARK = b"d", b"f", b"l", b"x", b"a", b"m"
 # Bytes of each: all but a file's are taken into memory
 _MOST = {FOLDER: 0, FILE: 1 << 62, LINK: 1 << 14, GONE: 0, LOG: 1 << 20, MARK: 1 << 20}
@@ -155,6 +159,68 @@ def number(text: bytes) -> int:
     return int(text)
 
 
+def is_part(name: str) -> bool:
+    """Whether it is what a `Writer` has under way, or has left as it was killed."""
+    return re.fullmatch(rf"{re.escape(_PART)}[0-9a-f]{{12}}", name) is not None
+
+
+def drop_left(entry: tree.Entry) -> None:
+    """Remove such a part, unless a writer holds it. A link has its name at once, and is held by nobody."""
+    with contextlib.suppress(OSError):
+        if entry.is_file:
+            with open(entry.file(), "rb") as file:
+                is_left = _is_left(file.fileno())
+        else:
+            is_left = _is_old(entry.seen)
+        if is_left:
+            os.unlink(entry.name, dir_fd=entry.at)
+
+
+def drop_all_left(top: int, most: int) -> None:
+    """Below an open folder, as far as it can be looked through."""
+    with contextlib.suppress(OSError):
+        for entry in tree.entries(top, most):
+            if is_part(entry.name):
+                drop_left(entry)
+
+
+def _is_left(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # there are no locks
+        return _is_old(os.fstat(handle))
+    return True
+
+
+def _is_old(seen: os.stat_result) -> bool:
+    return time.time() - seen.st_ctime > _OLD_S
+
+
+def _new_part(at: int) -> tuple[str, int]:
+    """A file, open for writing, and held until it is closed. Who cleans meanwhile may take one that is not
+    held yet for what a killed run has left: then it is another one."""
+    for _ in range(_TRIES):
+        part = _part_name()
+        handle = safe_open.new_file(part, at)
+        is_held = True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_held = False
+        except OSError:  # there are no locks
+            pass
+        if is_held and os.fstat(handle).st_nlink:
+            return part, handle
+        os.close(handle)
+    raise BlockingIOError(11, os.strerror(11))
+
+
+def _part_name() -> str:
+    return f"{_PART}{os.urandom(6).hex()}"
+
+
 class Writer:
     """Writes entries into an open folder. Folders are open to their owner until `finish` gives them their
     own modes."""
@@ -213,27 +279,25 @@ class Writer:
         self._modes[head.path] = head.mode & 0o777
 
     def _new(self, head: Head, name: str, at: int, content: Iterator[bytes]) -> None:
-        part = f"{_PART}-{os.urandom(6).hex()}"
-        try:
-            if head.kind == LINK:
-                os.symlink(os.fsdecode(b"".join(content)), part, dir_fd=at)
-            else:
-                with open(safe_open.new_file(part, at), "wb") as file:
-                    for block in content:
-                        file.write(block)
-                    file.flush()
-                    os.fchmod(file.fileno(), head.mode & 0o777)
-                    if head.time:
-                        os.utime(file.fileno(), ns=(head.time, head.time))
+        if head.kind == LINK:
+            part = _part_name()
+            os.symlink(os.fsdecode(b"".join(content)), part, dir_fd=at)
+            _named(part, name, at)
+            return
+        part, handle = _new_part(at)
+        with open(handle, "wb") as file:  # held until it has its name
             try:
-                os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
-            except IsADirectoryError:
-                removal.remove(name, at)
-                os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(part, dir_fd=at)
-            raise
+                for block in content:
+                    file.write(block)
+                file.flush()
+                os.fchmod(handle, head.mode & 0o777)
+                if head.time:
+                    os.utime(handle, ns=(head.time, head.time))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(part, dir_fd=at)
+                raise
+            _named(part, name, at)
 
     @contextlib.contextmanager
     def _opened(self, above: tuple[str, ...], *, make: bool) -> Iterator[int]:
@@ -243,6 +307,20 @@ class Writer:
                 at = _entered(name, at, make=make)
                 open_.callback(os.close, at)
             yield at
+
+
+def _named(part: str, name: str, at: int) -> None:
+    """A whole part gets its name; nothing of it stays where it cannot."""
+    try:
+        try:
+            os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
+        except IsADirectoryError:
+            removal.remove(name, at)
+            os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part, dir_fd=at)
+        raise
 
 
 def _entered(name: str, at: int, *, make: bool) -> int:

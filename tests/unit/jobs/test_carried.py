@@ -101,6 +101,7 @@ def test_it_comes_runs_and_goes_back(there: There) -> None:
     (there.folder / "output.log").write_text("line\n")
     assert there.came.get(timeout=_WAIT_S) == (parcels.LOG, "", b"line\n")
     (there.folder / "out").write_text("made")
+    (there.folder / ".dshpc-carried-0123456789ab").write_text("of a run that was killed")
     (there.folder / "old").unlink()
     there.mark("done").write_text("")
     assert there.until("done") == []
@@ -109,6 +110,7 @@ def test_it_comes_runs_and_goes_back(there: There) -> None:
     kinds = [each[:2] for each in found]
     assert kinds == [(parcels.FILE, "out"), (parcels.GONE, "old"), (parcels.MARK, "round")]
     assert not there.mark("back").exists()
+    assert not (there.folder / ".dshpc-carried-0123456789ab").exists()
     there.send.mark("bye")
     await_mark(there, "back")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import parcels
+from dshpc_setup.jobs import parcels, safe_open
 from dshpc_setup.jobs.parcels import FILE, GONE, LINK, BrokenError, Head, Sender, Writer
 
 
@@ -150,3 +150,57 @@ def test_words_and_the_log_come_between_files() -> None:
         for head, content in parcels.heads(io.BytesIO(stream.getvalue()).read)
     ]
     assert found == [(b"m", "filled", 0, b"12"), (b"a", "", 7, b"line\n"), (b"x", "a/b", 0, b"")]
+
+
+PART = ".dshpc-carried-0123456789ab"
+
+
+def test_what_a_killed_writer_has_left_is_removed_and_what_one_writes_is_not(
+    places: tuple[Path, Path],
+) -> None:
+    _, target = places
+    (target / "a").mkdir()
+    (target / "a" / PART).write_text("half")
+    (target / f"{PART}0").write_text("somebody's own")
+    during: list[list[str]] = []
+
+    def content() -> Iterator[bytes]:
+        yield b"x"
+        parcels.drop_all_left(folder(target), 100)
+        during.append([path.name for path in target.iterdir() if parcels.is_part(path.name)])
+
+    Writer(folder(target)).put(Head(FILE, "new"), content)
+    assert [len(each) for each in during] == [1]
+    assert (target / "new").read_text() == "x"
+    assert sorted(path.name for path in target.rglob("*")) == [f"{PART}0", "a", "new"]
+
+
+def test_a_link_that_is_left_goes_by_its_age(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (places[1] / PART).symlink_to("x")
+    parcels.drop_all_left(folder(places[1]), 100)
+    assert (places[1] / PART).is_symlink()
+    monkeypatch.setattr(parcels, "_OLD_S", -1.0)
+    parcels.drop_all_left(folder(places[1]), 100)
+    assert not (places[1] / PART).is_symlink()
+
+
+def test_a_part_that_is_cleaned_before_it_is_held_is_made_again(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, target = places
+    made: list[str] = []
+    new_file = safe_open.new_file
+
+    def and_cleaned(name: str, at: int, mode: int = 0o600) -> int:
+        handle = new_file(name, at, mode)
+        made.append(name)
+        if len(made) == 1:
+            parcels.drop_all_left(at, 100)
+        return handle
+
+    monkeypatch.setattr(safe_open, "new_file", and_cleaned)
+    Writer(folder(target)).put(Head(FILE, "new"), nothing)
+    assert len(made) == 2
+    assert [path.name for path in target.iterdir()] == ["new"]
