@@ -41,6 +41,8 @@ Run a command, or a shell, in the cluster's container as yourself: in this folde
   --root  Run it as the container's root, who may change nodes and other people's jobs.
 """
 
+_NO_SHELL = "dshpc: dshpc shell takes no command; dshpc exec runs one.\n"
+
 
 class Call:
     """One command line, taken apart: what to run, where, as whom, with which streams."""
@@ -121,8 +123,9 @@ def main(arguments: list[str]) -> int:
         rest = rest[1:]
     if command == "exec" and rest[:1] == ["--"]:
         rest = rest[1:]
-    if command == "exec" and not rest:
-        sys.stderr.write(_USAGE)
+    wrong = _NO_SHELL if command == "shell" and _is_command(rest) else ""
+    if wrong or (command == "exec" and not rest):
+        sys.stderr.write(f"{wrong}{_USAGE}")
         return 64
     _open_streams()
     try:
@@ -145,6 +148,11 @@ def main(arguments: list[str]) -> int:
 
         print_error(error)
         return int(error.exit_code)
+
+
+def _is_command(rest: list[str]) -> bool:
+    """What bash would take for a script's name; its own options (-c) stay its own."""
+    return rest[:1] == ["--"] or (rest[:1] != [] and not rest[0].startswith("-"))
 
 
 def _with_node(command: str, rest: list[str], value: dict[str, Any]) -> list[str]:

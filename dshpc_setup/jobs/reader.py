@@ -170,7 +170,7 @@ class JobReader:
             )
         last = record.task_count - 1
         why = f"Its tasks are 0 to {last}." if record.task_count else "It is no array."
-        return DshpcError(f"Job {job.number} has no task {job.task}.", why, step)
+        return DshpcError(f"Job {job.number} has no task {job.task}.", why, step, absent=True)
 
     def all(self, *, whole: bool) -> list[View]:
         """Running, queued and lately ended jobs; `whole`: all that have left a trace."""

@@ -269,12 +269,14 @@ def _size(option: str, text: str | None) -> int | None:
 
 
 def _minutes(text: str | None) -> int | None:
-    found = minutes(text) if text is not None else None
-    if text is not None and not found:
+    if text is None:
+        return None
+    found = minutes(text)
+    if found is None:
         raise usage_error(f"--time {text!r} is not a time.", f"Times are: {TIMES}")
-    if found is not None and found > MOST_MINUTES:
+    if not 1 <= found <= MOST_MINUTES:
         raise usage_error(
-            f"--time {text!r} is more than ten years.", "",
+            f"--time {text!r} is {'more than ten years' if found else 'no time at all'}.", "",
             "Leave it out where the job may run on without an end.",
         )  # fmt: skip
     return found

@@ -21,6 +21,7 @@ def main(arguments: list[str]) -> int:
     from dshpc_setup.terminal.sanitize import harmless
 
     name, *rest = arguments or ["help"]
+    name = "help" if name in ("-h", "--help") else name
     if name != "job":  # which runs as a user of the host, with his
         os.umask(0o022)
     if name in _BY_SETTINGS:
@@ -32,6 +33,12 @@ def main(arguments: list[str]) -> int:
         return _command(name)(rest)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
+    except PermissionError as error:
+        if name == "job" or os.geteuid() == 0:
+            raise
+        print(f"Only the container's root may do this: {error.filename}: {error.strerror}.\n"
+              f"  On the host: dshpc exec --root -- dshpc-node {name}", file=sys.stderr)  # fmt: skip
+        return int(Exit.ERROR)
     except DshpcError as error:
         if name == "job":
             from dshpc_setup.terminal.command_names import print_error

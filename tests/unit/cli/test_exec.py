@@ -221,6 +221,12 @@ def test_the_containers_root_is_asked_for_by_its_name(monkeypatch: pytest.Monkey
     assert line[-7:] == [engine_client.AS_USER, "t", "0", "0", "root", "--", "scontrol"]
 
 
+@pytest.mark.parametrize("rest", [["id"], ["--root", "--", "id"], ["--", "id"]])
+def test_a_shell_takes_no_command(rest: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exec_command.main(["shell", *rest]) == 64
+    assert "dshpc exec runs one.\nUsage: dshpc exec" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "ran", "as_root"),
     [
