@@ -19,8 +19,8 @@ from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import Machine, local
 from dshpc_setup.project import trust, writers
 from dshpc_setup.project.folder import LABEL, Project
+from dshpc_setup.project.refusals import need_own_engine, unsafe
 from dshpc_setup.project.refusals import no_project as none_found
-from dshpc_setup.project.refusals import unsafe
 from dshpc_setup.terminal.command_names import as_called
 
 _ASK_S = 20.0
@@ -58,7 +58,7 @@ def need_label(runtime: Mapping[str, Any], place: trust.Place) -> None:
     container = str(runtime["container"])
     found = containers.inspect(engine_door.of(local.LocalMachine(), runtime), container)
     if found is None:
-        raise _not_there(container)
+        raise _not_there(container, place.folder, runtime)
     told = {runtime["work"], *runtime.get("homes", ()), *runtime.get("mounts", ())}
     if found.labels.get(LABEL) != place.folder or not told <= found.mounts.keys():
         raise DshpcError(
@@ -126,7 +126,7 @@ def explain(call: execution.Call, code: int, *, folder_said: bool, said: bytes =
         execution.say(as_called(why))
         return
     if found is None:
-        raise _not_there(call.container)
+        raise _not_there(call.container, execution.project_folder(os.environ), call.runtime)
     if not found.running or found.status != "running":
         raise DshpcError(
             f"The cluster is not running: its container {call.container} {containers.how(found.status)}.",
@@ -175,7 +175,8 @@ def _stopped_meanwhile(
     )
 
 
-def _not_there(container: str) -> DshpcError:
+def _not_there(container: str, folder: str, runtime: Mapping[str, Any]) -> DshpcError:
+    need_own_engine(folder, runtime)
     return DshpcError(
         f"The cluster is not running: there is no container {container}.",
         "",

@@ -43,6 +43,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import JOINED, Project
+from dshpc_setup.project.refusals import need_own_engine
 from dshpc_setup.settings import lent
 from dshpc_setup.terminal.reporter import Reporter
 from dshpc_setup.terminal.sanitize import plain
@@ -255,6 +256,8 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     """How the cluster is; also of one that does not run."""
     cluster = target(project)
     found = ours(machine, cluster)
+    if found is None:
+        need_own_engine(str(project.folder), project.runtime())
     now = cluster_status.ask(machine, str(project.folder), cluster.container)
     if project.foreign is not None:
         return now
@@ -293,6 +296,7 @@ def logs_argv(
     """What shows the log, to hand over to (exec.hand_over); raises where there is no container."""
     found = container_of(machine, project, node)
     if found is None:
+        need_own_engine(str(project.folder), project.runtime())
         raise DshpcError(
             "There is no log: the cluster is down.",
             f"There is no container {target(project).container}.",

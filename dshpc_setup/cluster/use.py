@@ -11,6 +11,7 @@ from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
+from dshpc_setup.project.refusals import need_own_engine
 from dshpc_setup.usage.live import Kept
 from dshpc_setup.usage.sums import Sum
 
@@ -52,6 +53,8 @@ def ask(machine: Machine, project: Project, *, deadline_s: float = _ASK_S) -> No
     """
     cluster = target(project)
     found = ours(machine, cluster)
+    if found is None:
+        need_own_engine(str(project.folder), project.runtime())
     if found is None or found.status != "running":
         raise DshpcError(
             "The cluster is not running.",

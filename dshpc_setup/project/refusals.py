@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.project import known, trust, writers
 from dshpc_setup.project.trust import OWN
@@ -49,6 +51,31 @@ def unsafe(folder: str, fault: trust.Fault) -> DshpcError:
         f"The folder {folder} is not used as a project: others can change what is read there.",
         fault.why,
         (fault.remedy, "Or choose another folder: --dir DIR, or DSHPC_DIR."),
+    )
+
+
+def need_own_engine(folder: str, runtime: Mapping[str, Any]) -> None:
+    """Where a container is not found: raises DshpcError where it is one of another user's engine.
+
+    All who may use Docker see the same containers; those of the other engines are one user's alone.
+    """
+    engine = runtime.get("engine")
+    try:
+        uid = os.stat(f"{folder}/{OWN}").st_uid
+    except OSError:
+        return
+    # A project of sudo's belongs to its caller, and Podman's containers there are root's
+    if uid == os.geteuid() or not (engine == BUILTIN or (engine == PODMAN and os.geteuid())):
+        return
+    name = writers.user_name(uid)
+    title = "Podman" if engine == PODMAN else "the built-in engine"
+    raise DshpcError(
+        f"The cluster in {folder} belongs to {name}, and nobody else can use it.",
+        f"It runs on {title}, where each user has containers of their own; with Docker, users share them.",
+        (
+            f"Ask {name} for a cluster on Docker: configure-environment --engine docker",
+            "Or make one of your own in another folder: configure-environment --dir DIR",
+        ),
     )
 
 

@@ -1,0 +1,39 @@
+"""Why a folder is not used as a project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.project import refusals
+
+
+@pytest.mark.parametrize(
+    ("engine", "me", "told"),
+    [
+        ("builtin", 1001, True),
+        ("builtin", 0, True),
+        ("podman", 1001, True),
+        ("podman", 0, False),
+        ("docker", 1001, False),
+        (None, 1001, False),
+    ],
+)
+def test_whose_containers_nobody_else_sees(
+    engine: str | None, me: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    own = os.geteuid()
+    refusals.need_own_engine(str(tmp_path), {"engine": "builtin"})  # one's own
+    monkeypatch.setattr("os.geteuid", lambda: me)
+    monkeypatch.setattr("os.stat", lambda _: os.stat_result((0, 0, 0, 0, own + 7, 0, 0, 0, 0, 0)))
+    try:
+        refusals.need_own_engine(str(tmp_path), {"engine": engine})
+    except DshpcError as error:
+        assert told
+        assert "nobody else can use it" in error.brief
+    else:
+        assert not told
