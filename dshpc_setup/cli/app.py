@@ -140,9 +140,11 @@ def _near(option: str, possible: Sequence[str]) -> list[str]:
 
 
 def _name_no_types(command: Any) -> None:
-    """Keep `<bool>` out of the help: a switch takes nothing."""
+    """Keep types of Python's out of the help: a switch takes nothing, an argument has a name."""
     for option in (*command.params, command.get_help_option(typer.Context(command, **HELP))):
         if getattr(option, "is_bool_flag", False):
             option.metavar = ""
+        elif getattr(option, "param_type_name", "") == "argument":
+            option.display_type_rich = lambda ctx: None  # "<list[str]>"
     for each in getattr(command, "commands", {}).values():
         _name_no_types(each)

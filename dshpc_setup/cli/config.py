@@ -141,7 +141,7 @@ def _show_settled(done: Settled, json_output: bool) -> None:
 
 @config_app.command("set")
 def config_set(
-    name: Annotated[str, typer.Argument(help="The setting.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The setting.")],
     values: Annotated[
         list[str],
         typer.Argument(
@@ -160,7 +160,7 @@ def config_set(
 
 @config_app.command("unset")
 def config_unset(
-    names: Annotated[list[str], typer.Argument(help="The settings.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The settings.")],
     *,
     dir: Dir = None,  # noqa: A002
 ) -> None:

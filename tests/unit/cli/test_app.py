@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import signal
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,7 @@ def test_a_switch_takes_no_bool(command: list[str], capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     assert "--help" in out
     assert "bool" not in out.lower()
+    assert not re.search(r"<(?:str|path|list)\b", out)
 
 
 def test_what_only_shows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
