@@ -145,6 +145,10 @@ def _name_no_types(command: Any) -> None:
         if getattr(option, "is_bool_flag", False):
             option.metavar = ""
         elif getattr(option, "param_type_name", "") == "argument":
-            option.display_type_rich = lambda ctx: None  # "<list[str]>"
+            option.display_type_rich = _no_type  # in place of "<list[str]>"
     for each in getattr(command, "commands", {}).values():
         _name_no_types(each)
+
+
+def _no_type(ctx: Any) -> None:  # noqa: ARG001 -- as the parser calls it
+    return None

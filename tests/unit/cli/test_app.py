@@ -6,8 +6,8 @@ import errno
 import inspect
 import io
 import json
-import signal
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
