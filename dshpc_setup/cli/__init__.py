@@ -14,6 +14,7 @@ from dshpc_setup.terminal.commands import EXEC_COMMANDS
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
     from dshpc_setup.errors import DshpcError
 
@@ -60,6 +61,9 @@ def _ended(arguments: list[str], program: str) -> int:
         return _run(arguments, program)
     except KeyboardInterrupt:  # also while a command is still being imported
         return interrupted(arguments, program)
+    except (BrokenPipeError, ReaderGoneError):  # as an error was told
+        _let_stdout_go()
+        return 141
     except Exception as error:  # noqa: BLE001 -- the one boundary: nobody shall read a traceback
         if _ended_by:  # a terminal that hung up takes no words any more
             return interrupt_code()
@@ -82,11 +86,20 @@ def _printed(code: int, program: str) -> int:
 
 
 def _let_stdout_go() -> None:
-    """What waits to be written goes nowhere, instead of failing once more at the interpreter's end."""
+    """What waits to be written goes nowhere, instead of failing once more at the interpreter's end; to stderr
+    too, where that is the same pipe."""
+    _let_go(sys.stdout)
+    try:
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _let_go(sys.stderr)
+
+
+def _let_go(stream: TextIO) -> None:
     import os
 
     try:
-        number = sys.stdout.fileno()
+        number = stream.fileno()
     except (OSError, ValueError):  # no file
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -456,6 +456,14 @@ def test_what_cannot_be_printed_in_the_end(
     )
 
 
+def test_an_error_whose_reader_has_gone_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Stream(BrokenPipeError(errno.EPIPE, "Broken pipe")))
+    assert cli.run(["run", "--wait", "--json", "--", "true"], "dshpc") == 141
+    assert "defect" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("lines", "answer", "times", "silent"),
     [
