@@ -34,8 +34,8 @@ WORDS: dict[Kind, str] = {
     "job": "job name",
     "folder": "folder",
     "volume": "name of a volume",
-    "word": "word that is not listed",
-    "number": "number that is not listed",
+    "word": "unlisted word",
+    "number": "unlisted number",
 }
 
 

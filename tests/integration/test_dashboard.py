@@ -151,6 +151,13 @@ def _looked_at(cluster: Cluster, browser: Browser, token: str) -> None:
     told = json.loads(Browser(browser.port).ask("GET", "/api/status", None, **bearer).text)
     said = cluster.dshpc("status", "--json").good().report
     assert (told["nodes"], told["started"]) == (said["nodes"], said["started"])
+    for act, place in (
+        ("GET", "jobs/9999"),
+        ("GET", "methods/none"),
+        ("POST", "jobs/9999/requeue"),
+    ):
+        answer = Browser(browser.port).ask(act, f"/api/{place}", None, **bearer)
+        assert (answer.status, json.loads(answer.text)["schema"]) == (404, "dshpc.error/1")
     listed = json.loads(browser.page("/api/methods"))
     assert listed == cluster.dshpc("method", "list", "--json").good().report
 
