@@ -330,6 +330,11 @@ class _Run:
 
 def _not_found(word: str) -> str:
     """What has a slash is looked for as a file, and the rest in PATH alone."""
+    if len(word.split()) > 1:
+        return (
+            f"{word}: there is no command with these spaces in its name. Write its words apart; a line for a "
+            "shell is given to one: sh -c 'LINE'"
+        )
     if "/" in word:
         path = os.path.normpath(os.path.join(_folder(), word))
         return (

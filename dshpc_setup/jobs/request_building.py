@@ -234,7 +234,7 @@ def with_asked(wanted: Resources, asked: CommandLine) -> Resources:
     shards = changes.get("shards", wanted.shards)
     if asked.gpus is None and says_which and not wanted.gpus and not shards:
         changes["gpus"] = 1  # who says which GPU wants one
-    if wanted.optional_gpus == "never" and (changes.get("gpus") or says_which):
+    if changes.get("gpus") or says_which:
         changes["optional_gpus"] = "always"
     if changes.get("memory_mb") and (wanted.min_memory_mb or 0) > changes["memory_mb"]:
         raise usage_error(

@@ -414,6 +414,14 @@ def test_a_command_that_the_image_lacks(folder: Path, word: str, package: str) -
     assert why.endswith(f"dshpc env add --apt {package}")
 
 
+@pytest.mark.parametrize("word", ["echo hi", "./a.sh x | cat"])
+def test_a_line_for_a_shell_is_no_missing_package(folder: Path, word: str) -> None:
+    why, code = launch._Run(at(folder), None, [word])._why(FileNotFoundError(2, "x"))
+    assert code == 127
+    assert why.startswith(f"{word}: there is no command with these spaces in its name.")
+    assert "apt" not in why
+
+
 @pytest.mark.parametrize("word", ["./gone.py", "sub/../gone.py", "{here}/gone.py"])
 def test_a_file_that_is_not_there_is_no_missing_package(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str

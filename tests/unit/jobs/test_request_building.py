@@ -475,3 +475,12 @@ def test_a_part_of_a_minute_is_told_once() -> None:
         assert [job["notes"] for job in jobs] == [[first], []]
     for whole_minutes in ("60s", "2h", "90", None):
         assert request_building.notes(CommandLine(time=whole_minutes)) == ()
+
+
+@pytest.mark.parametrize("optional", ["auto", "always", "never"])
+def test_who_asks_for_gpus_gets_them_or_is_refused(optional: Any) -> None:
+    of_method = Resources(gpus=1, optional_gpus=optional)
+    for asked in (CommandLine(gpus="3"), CommandLine(gpu_type="h100")):
+        assert request_building.with_asked(of_method, asked).optional_gpus == "always"
+    for asked in (CommandLine(), CommandLine(gpus="0"), CommandLine(cpus="2")):
+        assert request_building.with_asked(of_method, asked).optional_gpus == optional
