@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from dshpc_setup.cli.command_line import (
     show_status,
 )
 from dshpc_setup.cli.options import NoMachine
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.terminal.command_names import as_called
 
 if TYPE_CHECKING:
@@ -53,10 +54,15 @@ def up(
 ) -> None:
     """Start the cluster and wait until jobs can run."""
     from dshpc_setup.cluster import operations as cluster
+    from dshpc_setup.project import known
 
     project = needed_project(dir)
     with asked_of(stop_jobs=stop_jobs, when_idle=when_idle) as may:
         now = cluster.up(machine_of(project), project, reporter(yes), may)
+    with contextlib.suppress(
+        DshpcError
+    ):  # where nothing can be written, a command names the folder
+        known.again(str(project.folder), os.environ)
     show_status(now, json_output, changed=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +23,7 @@ from dshpc_setup.cli.command_line import (
     reporter,
 )
 from dshpc_setup.cli.options import NoMachine, with_settings
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.terminal.command_names import as_called
 
 
@@ -151,8 +153,11 @@ def destroy(
     )
     if prefix is None or prefix == project.runtime().get("prefix"):
         from dshpc_setup.join import giving
+        from dshpc_setup.project import known
 
         giving.end(project)
+        with suppress(DshpcError):  # where nothing can be written, nothing was
+            known.forget(str(project.folder), os.environ)
     print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
     for text in gone.left:
         print(as_called(f"Not removed: {text}"))

@@ -65,6 +65,20 @@ def remember(folder: str, environ: Mapping[str, str]) -> None:
         _write(_CLUSTERS, now, environ)
 
 
+def again(folder: str, environ: Mapping[str, str]) -> None:
+    """One that runs: where it was removed, it is back. Raises DshpcError."""
+    if folder not in clusters(environ):
+        remember(folder, environ)
+
+
+def forget(folder: str, environ: Mapping[str, str]) -> None:
+    """A cluster that was removed is meant nowhere any more; its folder may hold files all the same. Raises
+    DshpcError."""
+    before = clusters(environ)
+    if folder in before:
+        _write(_CLUSTERS, [each for each in before if each != folder], environ)
+
+
 def _usable(folder: str) -> trust.Place | None:
     place = trust.judged(os.path.realpath(folder))
     return None if place.fault is not None or not place.runtime else place

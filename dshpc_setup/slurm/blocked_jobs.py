@@ -37,7 +37,7 @@ class Stuck:
     why: str
     hold: Hold | None = None  # of a held job: released, it can run
     asks_for: str | None = None  # the GRES ("gpu", "shard") of which the cluster has not enough
-    until: Until | None = None  # None: it can never run as it is
+    until: Until | None = None  # None: it can never run as it is, or is held
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

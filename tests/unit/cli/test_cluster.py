@@ -526,6 +526,7 @@ def test_status_as_json(project: Project) -> None:
                     "why": "it is held; to release it: dshpc scontrol release 5",
                     "hold": "person",
                     "asks_for": None,
+                    "until": None,
                 }
             ],
         },

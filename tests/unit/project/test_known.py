@@ -74,6 +74,25 @@ def test_one_that_is_gone_is_forgotten_and_never_meant(tmp_path: Path, env: dict
     assert known.clusters(env) == [b]
 
 
+def test_a_cluster_that_was_removed_is_meant_nowhere(tmp_path: Path, env: dict[str, str]) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    a, b = (project(tmp_path / name, homes=[str(home)]) for name in "ab")
+    for folder in (a, b):
+        known.remember(folder, env)
+    known.forget(b, env)
+    assert (meant(home, env), known.clusters(env)) == (a, [a])
+    known.forget(b, env)
+    known.again(a, env)
+    known.again(b, env)
+    assert known.clusters(env) == [b, a]
+    known.again(a, env)
+    assert known.clusters(env) == [b, a]
+    for folder in (a, b):
+        known.forget(folder, env)
+    assert (meant(home, env), known.clusters(env)) == (None, [])
+
+
 def test_a_folder_that_others_can_write_is_not_meant(tmp_path: Path, env: dict[str, str]) -> None:
     data = tmp_path / "data"
     data.mkdir()
