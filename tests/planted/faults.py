@@ -324,7 +324,7 @@ FAULTS = (
     _fault(
         "a question that fails has answered",
         "dshpc_setup/machine/workers.py",
-        'found[name] = Ended("error", tuple(items), in_words(error), since_ms(started))',
+        'found[name] = Ended("error", tuple(items), words_of(error), since_ms(started))',
         'found[name] = Ended("present", tuple(items), None, since_ms(started))',
         "machine/test_recorded.py",
         "machine/test_overlay.py",
