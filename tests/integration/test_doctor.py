@@ -96,8 +96,13 @@ def test_a_node_that_a_person_drained_is_left_to_him(cluster: Cluster) -> None:
         assert any("RESUME" in (fix["command"] or "").upper() for fix in told["fix"])
         cluster.dshpc("doctor", "--fix", "--yes")
         assert cluster.node()[1] == "drained"
+        job = cluster.submit(script="true\n")
+        waits = faults(doctor(cluster))["DSH-SL-023"]  # it is not given up: it only waits
+        assert any("RESUME" in (fix["command"] or "") for fix in waits["fix"])
+        assert not any("scancel" in (fix["command"] or "") for fix in waits["fix"])
     finally:
         cluster.said("scontrol", "update", node(cluster), "state=resume")
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "it runs then", 60)
     answered(cluster)
     well(cluster)
 
