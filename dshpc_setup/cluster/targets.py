@@ -19,6 +19,7 @@ from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
+from dshpc_setup.project.refusals import need_right_variable
 from dshpc_setup.render.labels import PROJECT_LABEL
 from dshpc_setup.terminal.sanitize import listed, plain
 
@@ -49,6 +50,7 @@ def target(project: Project) -> Target:
     """Raises DshpcError where configure-environment has not been run in the folder to its end."""
     runtime = project.runtime()
     if not {"container", "prefix", "work"} <= runtime.keys():
+        need_right_variable(str(project.folder))
         raise DshpcError(
             f"There is no cluster in {project.folder}.",
             f"It holds no usable {OWN}/runtime.json, which configure-environment writes.",

@@ -20,6 +20,7 @@ def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
     for place in reversed(ignored):
         if place.fault is not None:
             return unsafe(place.folder, place.fault)
+    need_right_variable(folder)
     return DshpcError(
         f"There is no cluster in {folder} or above it.",
         f"No folder there holds {OWN}, which configure-environment makes.",
@@ -30,6 +31,22 @@ def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
                 for each in _to_choose(os.environ)
             ),
             "Or name that folder in the environment variable DSHPC_DIR.",
+        ),
+    )
+
+
+def need_right_variable(folder: str) -> None:
+    """Where there is no cluster: raises DshpcError where it is DSHPC_DIR that names the folder."""
+    named = os.environ.get("DSHPC_DIR")
+    if not named or os.path.realpath(named) != os.path.realpath(folder):
+        return
+    there = "There is no cluster in" if os.path.isdir(folder) else "There is no folder"
+    raise DshpcError(
+        f"{there} {folder}, which the environment variable DSHPC_DIR names.",
+        "",
+        (
+            Fix("Take it out", "unset DSHPC_DIR"),
+            "Or name in it the folder in which configure-environment was run.",
         ),
     )
 

@@ -37,3 +37,15 @@ def test_whose_containers_nobody_else_sees(
         assert "nobody else can use it" in error.brief
     else:
         assert not told
+
+
+def test_a_variable_that_names_no_cluster_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    refusals.need_right_variable(str(tmp_path))
+    for folder, said in ((tmp_path, "no cluster in"), (tmp_path / "gone", "no folder")):
+        monkeypatch.setenv("DSHPC_DIR", str(folder))
+        with pytest.raises(DshpcError, match=f"{said} .* DSHPC_DIR names"):
+            refusals.need_right_variable(str(folder))
+    refusals.need_right_variable(str(tmp_path))  # another one, by --dir
