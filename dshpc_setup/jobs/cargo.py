@@ -11,7 +11,7 @@ from typing import Any
 
 from dshpc_setup.files import tree
 from dshpc_setup.files.streams import write_all
-from dshpc_setup.jobs import carried, luggage, safe_open
+from dshpc_setup.jobs import carried, luggage, parcels, safe_open
 from dshpc_setup.jobs.workspace import LOG, Workspace, of_task
 
 
