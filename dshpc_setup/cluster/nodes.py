@@ -165,11 +165,7 @@ def _told_of_far(line: str) -> tuple[str, ...]:
     with contextlib.suppress(ValueError):
         told = offer.from_json(foreign.value((far.unpacked(line) or "null").partition("\n")[0]))
         return (
-            *(
-                [offer.owners_alone(told.node, f"uid {told.owner}")]
-                if told.owner is not None
-                else []
-            ),
+            *([offer.owners_alone(told.node, told.owner)] if told.owner is not None else []),
             *([offer.other_work(told.node, carries=told.carries)] if told.own_work else []),
         )
     return ()

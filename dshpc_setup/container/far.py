@@ -19,6 +19,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.machine import addresses
+from dshpc_setup.settings import ELSEWHERE
 from dshpc_setup.slurm.client import Slurm
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def own_address(settings: Settings) -> str:
         return found
     if settings.place.is_joined:  # nobody else has to know it beforehand
         with contextlib.suppress(OSError):
-            return addresses.towards(settings.place.controller)
+            return addresses.towards(_controller(settings))
     what = "is no address of this machine" if found else "is no interface with an IPv4 address here"
     raise DshpcError(
         f"Slurm cannot listen at {listen}: it {what}.",
@@ -72,13 +73,24 @@ def _name_hosts(paths: Paths, settings: Settings) -> bool:
     """Whether one of them led elsewhere."""
     wanted = {settings.node: own_address(settings)}
     if settings.place.is_joined:
-        wanted[settings.prefix] = settings.place.controller
+        wanted[settings.prefix] = _controller(settings)
     return _lead(paths, wanted)
 
 
 def lead_to_controller(paths: Paths, settings: Settings) -> bool:
     """The controller's name leads to it; whether it led elsewhere."""
-    return _lead(paths, {settings.prefix: settings.place.controller})
+    return _lead(paths, {settings.prefix: _controller(settings)})
+
+
+def _controller(settings: Settings) -> str:
+    """Its address, as it was told as this node joined; raises DshpcError where that cannot be read."""
+    if settings.place.controller != ELSEWHERE:
+        return settings.place.controller
+    raise DshpcError(
+        "This node does not find where the controller of its cluster is.",
+        "That is in config/live.json, which cannot be read, or is damaged.",
+        (Fix("Have it written again", "configure-environment"),),
+    )
 
 
 def _lead(paths: Paths, wanted: Mapping[str, str]) -> bool:

@@ -10,10 +10,10 @@ import contextlib
 import fcntl
 import json
 import os
-import pwd
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from dshpc_setup.container import state_volume
@@ -22,7 +22,7 @@ from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
 from dshpc_setup.jobs.allocated_gpus import PLACES_FILE
 from dshpc_setup.jobs.gpu_variables import TABLE
-from dshpc_setup.jobs.offer import NODES, Offer, from_json
+from dshpc_setup.jobs.offer import NODES, Offer, from_json, owner_name
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.paths import Paths
@@ -121,22 +121,22 @@ def _locked(paths: Paths) -> Iterator[None]:
 
 
 def _tabulate(paths: Paths) -> None:
-    replace_text(paths.at(f"{NODES}/{_GPUS}"), table(offers(paths), _user), sync=False)
+    replace_text(paths.at(f"{NODES}/{_GPUS}"), table(offers(paths), owner_name), sync=False)
 
 
-def owned(paths: Paths) -> dict[str, str]:
-    """The nodes that take the jobs of their owner alone, with his name."""
+def owned(paths: Paths) -> dict[str, int]:
+    """The nodes that take the jobs of their owner alone, with his number."""
     try:
-        return {it.node: _user(it.owner) for it in offers(paths) if it.owner is not None}
+        return {it.node: it.owner for it in offers(paths) if it.owner is not None}
     except FileNotFoundError:  # a cluster of one node
         return {}
 
 
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"
+def name_owner(paths: Paths, uid: int) -> None:
+    """The table of all nodes says the name of this user, who has become known, where a node is his."""
+    if uid in owned(paths).values():
+        with _locked(paths):
+            _tabulate(paths)
 
 
 def offers(paths: Paths) -> tuple[Offer, ...]:
@@ -163,9 +163,7 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
     most: dict[str, int] = {}
     names: dict[str, list[str]] = {}
     for offer in offered:
-        counts: dict[str, int] = {}
-        for gpu in offer.gpus:
-            counts[gpu.slurm_type] = counts.get(gpu.slurm_type, 0) + 1
+        counts = Counter(gpu.slurm_type for gpu in offer.gpus)
         most |= {kind: max(count, most.get(kind, 0)) for kind, count in counts.items()}
         for said, types in offer.aliases.items():
             known = names.setdefault(said, [])
@@ -173,7 +171,11 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
     plain = {said: kinds for said, kinds in names.items() if said not in most}
     lines = [f"   [{_quoted(said)}] = {{ {_listed(kinds)} }}," for said, kinds in plain.items()]
     rows = [f"   {{ {_quoted(kind)}, {count} }}," for kind, count in most.items()]
-    without = [f"   {_quoted(each.node)}," for each in offered if each.own_work]
+    without = [
+        f"   {{ {_quoted(each.node)}, {{ {_counted(each)} }} }},"
+        for each in offered
+        if each.own_work
+    ]
     owned = [
         f"   [{_quoted(each.node)}] = {{ {each.owner}, {_quoted(user(each.owner))} }},"
         for each in offered
@@ -184,7 +186,7 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
         *lines,
         "}, types = {",
         *rows,
-        "}, without_work = {",
+        "}, other_work = {",
         *without,
         "}, owned = {",
         *owned,
@@ -193,6 +195,11 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
         "",
     )
     return "\n".join(tables)
+
+
+def _counted(offer: Offer) -> str:
+    counts = Counter(gpu.slurm_type for gpu in offer.gpus)
+    return ", ".join(f"[{_quoted(kind)}] = {count}" for kind, count in counts.items())
 
 
 def _escaped(text: str) -> str:
@@ -205,5 +212,5 @@ def _listed(kinds: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A Lua string: what is no plain word is left out of it."""
-    return '"' + "".join(it for it in text if _NAME.fullmatch(it)) + '"'
+    """A Lua string: of words, with blanks between them; all else is left out of it."""
+    return '"' + "".join(it for it in text if it == " " or _NAME.fullmatch(it)) + '"'

@@ -14,7 +14,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.jobs import availability, choosing, gpu_words, offer
 from dshpc_setup.jobs.fit import Fit, Refusal, fit
-from dshpc_setup.jobs.offer import Offer
+from dshpc_setup.jobs.offer import Offer, owner_name
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.targets import THIS_NODE
 from dshpc_setup.machine import Machine
@@ -121,10 +121,11 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
 
 
 def _refuse_not_the_owner(offers: Iterable[Offer], uid: int) -> None:
-    node = next((each.node for each in offers if uid and not each.takes(uid)), None)
-    if node is not None:
+    for each in offers:
+        if not uid or each.owner is None or each.takes(uid):
+            continue
         raise DshpcError(
-            f"Node {gpu_words.shown(node)} takes the jobs of its owner alone.",
+            f"Node {gpu_words.shown(each.node)} takes the jobs of {owner_name(each.owner)} alone.",
             "The user of that machine has no range of ids, so a job of yours cannot run there as you.",
             (
                 "Name another node, or none.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dshpc_setup import codec
+from dshpc_setup.project.writers import login_of
 
 SCHEMA = "dshpc.offer/1"
 FILE = "/run/dshpc/offer.json"
@@ -103,11 +104,16 @@ def other_work(node: str, *, carries: bool) -> str:
     )
 
 
-def owners_alone(node: str, owner: str) -> str:
+def owner_name(uid: int) -> str:
+    """As this machine's users are called; one whom it does not know goes by the number."""
+    return login_of(uid) or f"user number {uid}"
+
+
+def owners_alone(node: str, owner: int) -> str:
     """What is said of a node that takes the jobs of its owner alone."""
     return (
-        f"{node} takes the jobs of {owner} alone: its machine's user has no range of ids. For all users: "
-        "give that user one in /etc/subuid and /etc/subgid there, and join again."
+        f"{node} takes the jobs of {owner_name(owner)} alone: its machine's user has no range of ids. For "
+        "all users: give that user one in /etc/subuid and /etc/subgid there, and join again."
     )
 
 

@@ -24,7 +24,7 @@ from dshpc_setup.join.asking import Asking
 from dshpc_setup.join.messages import Done, Facts, Given, Reach, Reached, Take
 from dshpc_setup.machine import Machine, addresses
 from dshpc_setup.machine.listeners import listen
-from dshpc_setup.project.folder import JOINED, Project
+from dshpc_setup.project.folder import JOINED, LIVE, Project
 from dshpc_setup.settings import BY_NAME, texts
 from dshpc_setup.terminal.sanitize import listed
 
@@ -115,7 +115,7 @@ class Join:
         for name, text in self.facts.environment.items():
             write_atomic(folder / name, text, owner=self.project.owner)
 
-    def connect(self, machine: Machine, container: str) -> bool:
+    def connect(self, machine: Machine, container: str) -> None:
         about = cluster_facts.about(machine, container)
         taken = self.asking.asked(Given, "take", asdict(Take(about.slurm, about.slurm_uid)))
         done = containers.exec_in(
@@ -134,14 +134,11 @@ class Join:
         self.given = taken.given
         # Of an earlier join the daemons run with another key, and could not be given this one as they run
         if done.stdout.strip() != "changed":
-            return True
-        if (
-            self.project.read_note(JOINED).get("controller", self.facts.address)
-            != self.facts.address
-        ):
-            return False  # it would look for the controller where that was; it is about to be made anew
+            return
+        # Its start looks for the controller where that is now; the other files come later
+        live = {**self.project.read_note(LIVE), "DSHPC_CONTROLLER": self.facts.address}
+        self.project.write_json(LIVE, live)
         containers.restart(machine, container)
-        return True
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
         with contextlib.suppress(DshpcError):  # the controller looks every 15 s by itself, too

@@ -67,7 +67,7 @@ def _other_nodes() -> list[str]:
 
     found = nodes.other_work(own_paths())
     return [
-        *(offer.owners_alone(node, who) for node, who in nodes.owned(own_paths()).items()),
+        *(offer.owners_alone(node, owner) for node, owner in nodes.owned(own_paths()).items()),
         *(offer.other_work(node, carries=carries) for node, carries in found.items()),
     ]
 

@@ -97,7 +97,9 @@ def _help(rest: list[str]) -> int:
 
 
 # Those that go by settings; the others are counted in milliseconds
-_BY_SETTINGS = frozenset("start check reconfigure observe doctor longest-wait sample-use".split())
+_BY_SETTINGS = frozenset(
+    "start check reconfigure observe doctor longest-wait listen-anew sample-use".split()
+)
 # The modules of this room, and the commands of which each has the functions
 _MODULES = {
     "lifecycle": "start wait status health reconfigure check rotate-key hold longest-wait",

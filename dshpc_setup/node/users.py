@@ -10,12 +10,13 @@ from dshpc_setup.node.arguments import no_arguments, own_paths, wrong_usage
 
 
 def add_user(rest: list[str]) -> int:
-    from dshpc_setup.container import accounts, other_users, users
+    from dshpc_setup.container import accounts, nodes, other_users, users
 
     if len(rest) not in (3, 4):
         raise wrong_usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
     user = accounts.checked(*rest)
     account = users.add(own_paths(), user)
+    nodes.name_owner(own_paths(), user.uid)
     if os.path.exists(own_paths().database_conf):  # as long as accounting is on
         associate([])  # where it is away, the service `associations` does it later
     for other in other_users.on_other_machines(own_paths(), (user,)):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS, Declaration
 from dshpc_setup.settings.reading import Reading, load, of_container, read
-from dshpc_setup.settings.values import LIVE_FILE, Place, Settings
+from dshpc_setup.settings.values import ELSEWHERE, LIVE_FILE, Place, Settings
 from dshpc_setup.settings.wrong import Origin, SettingsError, Source, WrongSetting, together
 
 __all__ = [
     "BY_NAME",
     "DECLARATIONS",
+    "ELSEWHERE",
     "LIVE_FILE",
     "Declaration",
     "Origin",

@@ -11,6 +11,10 @@ from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS
 from dshpc_setup.settings.texts import REMOVED
 from dshpc_setup.settings.wrong import Source
 
+# In the environment of a node on another machine than the controller's, in place of addresses, as these may
+# change while its jobs run: they are in LIVE_FILE
+ELSEWHERE = "elsewhere"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -29,7 +33,7 @@ class Place:
         if self.role == "alone":
             return {}
         named = {"DSHPC_NODE": self.node} if self.node else {}
-        far = {"DSHPC_CONTROLLER": self.controller} if self.controller else {}
+        far = {"DSHPC_CONTROLLER": ELSEWHERE} if self.controller else {}
         own = {"DSHPC_OWN_WORK": "1"} if self.own_work else {}
         if self.carried_work:
             own["DSHPC_CARRIED_WORK"] = self.carried_work
@@ -45,6 +49,7 @@ class Place:
 
 
 ALONE = Place()
+_LISTEN = BY_NAME["listen"].env
 LIVE_FILE = "live.json"  # of config/: settings that may change while the container runs
 
 
@@ -189,20 +194,27 @@ class Settings:
         Of ports its own alone: those of further nodes come and go, and are no reason to make it anew.
         """
         found = self._variables(live=False)
+        if self.place.is_joined:
+            found[_LISTEN] = ELSEWHERE
         name = BY_NAME["slurm_ports"].env
         return {**found, name: ",".join(map(str, self.daemon_ports))} if name in found else found
 
     def live_env(self) -> dict[str, str]:
-        """Those that may change while the container runs."""
-        return self._variables(live=True)
+        """Those that may change while the container runs; of a node that has joined also the addresses, which
+        it is told as it joins."""
+        place = self.place
+        told = (
+            {"DSHPC_CONTROLLER": place.controller, _LISTEN: self.listen} if place.is_joined else {}
+        )
+        return {**self._variables(live=True), **told}
 
     def live_digests(self) -> dict[str, str]:
-        """Names the texts of `live_env`, as a container tells by them what it has read: {} for none."""
+        """Names the settings of `live_env`, as a container tells by them what it has read: {} for none."""
         import json
 
         from dshpc_setup.files.ownership import digest
 
-        texts = self.live_env()
+        texts = self._variables(live=True)
         return {LIVE_FILE: digest(json.dumps(texts, sort_keys=True))} if texts else {}
 
     def _variables(self, *, live: bool) -> dict[str, str]:

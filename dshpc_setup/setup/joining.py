@@ -49,9 +49,9 @@ class Joining(Protocol):
         """The files that the image is made from."""
         ...
 
-    def connect(self, machine: Machine, container: str) -> bool:
-        """The container is up and waits for the key: it is given it. False of one of an earlier join that
-        could not take it as it is, and is to be made anew. Raises DshpcError."""
+    def connect(self, machine: Machine, container: str) -> None:
+        """The container is up and waits for the key: it is given it. One of an earlier join that could not
+        take it as it is starts again. Raises DshpcError."""
         ...
 
     def conclude(self, machine: Machine) -> tuple[str, ...]:
@@ -81,9 +81,11 @@ def fit_ids(machine: Machine, joining: Joining, kind: str) -> str | None:
         joining.without_share()
         joining.keep_to(machine.uid)
         steps = rights.fixes(found, user) if found is not None else ()
+        number = f"user number {machine.uid}"
+        whose = number if user == str(machine.uid) else f"{user} ({number})"
         more = "".join(f" {step.text}: {step.command}. Then join again." for step in steps[:1])
         return (
-            f"This node takes the jobs of {user} (uid {machine.uid}) alone: {user} has no range of ids here, "
+            f"This node takes the jobs of {whose} alone: this user has no range of ids here, "
             f"so nobody else's job can run as its user. Its work folder is its own.{more}"
         )
     if way != "mapped" or not joining.without_share():
@@ -100,8 +102,7 @@ def rejoined(machine: Machine, settings: Settings, joining: Joining) -> bool:
     found = containers.inspect(machine, settings.container)
     if found is None or not found.running:
         return False
-    if not joining.connect(machine, settings.container):
-        return False
+    joining.connect(machine, settings.container)
     verify.wait_ready(machine, settings.container)
     return True
 

@@ -257,9 +257,11 @@ def remove_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def users_of_this_machine(*names: str, groups: str = "") -> Iterator[None]:
-    """With homes and groups of their own, and in the `groups`. What a cut run left of them goes first."""
-    more = ("--groups", groups) if groups else ()
+def users_of_this_machine(*names: str, groups: str = "", ranges: bool = True) -> Iterator[None]:
+    """With homes and groups of their own, and in the `groups`. What a cut run left of them goes first.
+    `ranges`: of subordinate ids, where this machine gives its users some."""
+    none = ("-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0")
+    more = (*(("--groups", groups) if groups else ()), *(() if ranges else none))
     try:
         for name in names:
             _remove_user(name)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ class User:
     home: Path
     prefix: str
     project: str = "project"
+    space: str = ""  # a network of its own; "": the machine's
 
     @property
     def folder(self) -> Path:
@@ -64,13 +65,18 @@ class User:
 
     def run(self, program: str, *words: str, deadline_s: float = 240, **more: str) -> Outcome:
         env = {**self.environ, **more}
-        argv = self.argv(program, *words)
-        who: dict[str, Any] = (
-            {} if self.uid == 0 else {"user": self.uid, "group": self.gid, "extra_groups": []}
-        )
+        return self.started(self.argv(program, *words), env, deadline_s)
+
+    def started(self, argv: list[str], env: Mapping[str, str], deadline_s: float) -> Outcome:
+        """By this user, in the network `space`."""
+        who = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--"]
+        there = ["nsenter", f"--net=/run/netns/{self.space}", "--"] if self.space else []
+        before = [*there, *(who if self.uid else [])]
+        # His PATH may lead to neither
+        before = [shutil.which(word) or word for word in before]
         done = subprocess.run(
-            argv, env=env, cwd=self.home, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=deadline_s, **who,
+            [*before, *argv], env=env, cwd=self.home, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=deadline_s,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr)
 

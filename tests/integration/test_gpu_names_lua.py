@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dshpc_setup.container import nodes
 from dshpc_setup.facts import GpuDevice
+from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.plan import ClusterPlan, GresLine, devices, names
 from dshpc_setup.render.configuration import render_slurm
 from tests.integration.cluster import Cluster
@@ -356,3 +358,53 @@ def test_an_ambiguous_name_is_refused_with_what_it_could_mean(
 def test_another_name_is_not_there_at_all(lua: Lua) -> None:
     told = lua.submit({"tres_per_job": "gres/gpu:v100:1"}, texts=MIXED)
     assert told["told"].startswith("this cluster has no GPU named v100, it has: gpu0 (1), gpu1 (1)")
+
+
+def _offer(node: str, *types: str, owner: int | None = None) -> Offer:
+    gpus = (OfferedGpu(0, None, kind, kind, kind, "nvidia", 1024, None) for kind in types)
+    return Offer(node, 8, 1024, tuple(gpus), own_work=node != "n", carried_work="/w", owner=owner)
+
+
+# Three without the work folder: two for all, one of user 7
+OFFERS = (_offer("n", "h100"), _offer("b", "t4", "t4"), _offer("c"), _offer("d", "l4", owner=7))
+MANY = render_slurm(replace(NODE, role="controller", srun_ports=(61001, 61999)))
+
+
+@pytest.mark.parametrize(
+    ("uid", "job", "told"),
+    [
+        (8, {}, "b c"),
+        (7, {}, "b c d"),
+        (0, {}, "b c"),
+        (0, {"req_nodes": "d"}, "d"),
+        (7, {"partition": "owners"}, "d"),
+        (7, {"partition": "debug"}, "b c"),
+        (8, {"exc_nodes": "b"}, "c"),
+        (8, {"tres_per_node": "gres/gpu:h100:1"}, ""),
+        (8, {"tres_per_node": "gres/gpu:1"}, "b"),
+        (7, {"tres_per_node": "gres/gpu:2"}, "b"),
+        (7, {"tres_per_job": "gres/gpu:2"}, "b d"),
+        (8, {"tres_per_node": "gres/gpu:t4:2"}, "b"),
+        (8, {"tres_per_node": "gres/gpu:t4:3"}, ""),
+        (7, {"tres_per_job": "gres/gpu:t4:1,gres/gpu:l4:1"}, "b d"),
+        (8, {"work_dir": "/x"}, ""),
+        (8, {"work_dir": "/x", "script": "#!/bin/sh"}, "b c"),
+    ],
+)
+def test_which_nodes_without_the_work_folder_a_job_may_come_to(
+    lua: Lua, uid: int, job: dict[str, str], told: str
+) -> None:
+    table = nodes.table(OFFERS, {7: "ada"}.__getitem__)
+    chunk = f"""
+local told, read = {{}}, dofile
+local function said(text) told[#told + 1] = text:match("^node (%S+) has not this work folder") end
+slurm = {{ SUCCESS = 0, ERROR = -1, NO_VAL = 1, NO_VAL16 = 2, log_user = said, log_info = function() end }}
+dofile = function(path)
+   if path:match("gpus.lua$") then {table} end
+   return read(path)
+end
+(function() {MANY["job_submit.lua"]} end)()
+local code = slurm_job_submit({_table({"work_dir": "/w/x", **job})}, {{}}, {uid})
+return table.concat(told, " ") .. ":" .. code
+"""
+    assert lua.run(chunk) == f"{told}:0"

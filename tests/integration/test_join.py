@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -281,7 +281,7 @@ def test_one_of_a_user_without_a_range_of_ids_takes_his_jobs_alone(lan: Lan) -> 
     own.chmod(0o644)
     image = ("--image-file", str(own), "--simulate", "l4:1")
     joined = lan.third.configure("--join", lan.token("--once"), "--node-name", OWNED, *image).good()
-    assert f"takes the jobs of {UID} (uid {UID}) alone" in " ".join(joined.report["notes"]), joined
+    assert f"takes the jobs of user number {UID} alone" in " ".join(joined.report["notes"]), joined
     assert [node["state"] for node in joined.report["cluster"]["nodes"]] == ["idle"]
     lan.first.said("exec", "--root", "--", "dshpc-node", "add-user", OTHER, OTHER, "bob")
     for shown in (("node", "show", OWNED), ("node", "list"), ("status",)):
@@ -332,6 +332,31 @@ def test_one_of_a_user_without_a_range_of_ids_takes_his_jobs_alone(lan: Lan) -> 
 def _state(lan: Lan, job: str) -> str:
     words = lan.first.said("scontrol", "show", "job", job).split()
     return next(word.split("=")[1] for word in words if word.startswith("JobState="))
+
+
+def test_the_controller_has_another_address_and_no_job_is_lost(lan: Lan) -> None:
+    """The last one here: nodes join anew by one line. One job ends meanwhile, one goes on, and one waits."""
+    go = lan.first.folder / "work" / "go"
+    scripts = ("sleep 5", f"until [ -e {go} ]; do sleep 1; done", "true")
+    words = ("sbatch", "--parsable", "-w", NODE, "-o", "/dev/null")
+    ends, goes_on, waits = (
+        lan.first.said(*words, *more, "--wrap", script)
+        for script, more in zip(scripts, ((), (), ("--exclusive",)), strict=True)
+    )
+    for each in (ends, goes_on):
+        wait_until(lambda each=each: _state(lan, each) == "RUNNING", "the job runs", 30)  # type: ignore[misc]
+    lan.first.said("node", "token", "--revoke")
+    there = replace(lan, first=lan.first.move(address(78)))
+    there.first.said("restart", "--stop-jobs", "--yes")
+    there.second.configure("--join", there.token("--once"), "--no-build").good()
+    wait_until(lambda: _state(there, ends) == "COMPLETED", "its end is known", 60)
+    assert [_state(there, each) for each in (goes_on, waits)] == ["RUNNING", "PENDING"]
+    go.touch()
+    for each in (goes_on, waits):
+        wait_until(lambda each=each: _state(there, each) == "COMPLETED", "it has ended", 60)  # type: ignore[misc]
+    for each in (ends, goes_on):
+        assert "Restarts=0" in there.first.said("scontrol", "show", "job", each)
+    assert there.first.said("srun", "-w", NODE, "hostname") == NODE
 
 
 def test_slurmd_has_its_port_at_once_when_the_proof_is_over() -> None:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.integration import hand_images as hand
-from tests.integration.cluster import PREFIX, Cluster, Outcome, command, run, wait_until
+from tests.integration.cluster import (
+    PREFIX,
+    Cluster,
+    Outcome,
+    as_root,
+    command,
+    run,
+    users_of_this_machine,
+    wait_until,
+)
 from tests.integration.engines import Engine
 from tests.integration.lan import Member, needs_namespaces, network
 from tests.integration.ssh_server import Client, serving
@@ -32,6 +42,8 @@ class Two:
     first: Member
     second: Member
     client: Client
+    third: Member  # without an ssh server yet
+    node: str = NODE
 
     @property
     def there(self) -> Path:
@@ -39,7 +51,7 @@ class Two:
         return self.second.top / "added"
 
     def argv(self, *words: str, host: str | None = None) -> list[str]:
-        at = ("--node-name", NODE, "--folder", str(self.there), host or self.second.address)
+        at = ("--node-name", self.node, "--folder", str(self.there), host or self.second.address)
         line = command("dshpc", "node", "add", *at, *words)
         return self.first.argv("env", self.client.path, *line)
 
@@ -88,12 +100,12 @@ def two(
     needs_namespaces()
     image = tmp_path_factory.mktemp("image") / "image.tar.gz"
     standard.dshpc("image", "save", str(image)).good()
-    with network("near", "far") as (first, second):
+    with network("near", "far", "own") as (first, second, third):
         first.configure(
             "--prefix", f"{PREFIX}add", "--simulate", "h100:2", "--listen", "eth0", "--image-file", str(image)
         ).good()  # fmt: skip
         with serving(second, second.top / "ssh", first.folder / "work") as client:
-            made = Two(first, second, client)
+            made = Two(first, second, client, third)
             yield made
             if made.there.exists():
                 run(second.argv(str(made.there / "dshpc"), "destroy", "--yes", "--stop-jobs", "--image",
@@ -412,3 +424,44 @@ def test_a_node_that_dies_leaves_nothing_and_the_job_runs_again(two: Two) -> Non
     wait_until(lambda: f"it wrote on {NODE} did not come back" in log.read_text(), "it says so", 60)
     assert "starts again" in log.read_text()
     wait_until(two.has_left_nothing, "nothing is left there", 30)
+
+
+def test_a_machine_of_a_user_without_a_range_of_ids(two: Two) -> None:
+    """The last one here. It takes his jobs alone, and says whose as soon as his name is known."""
+    node, other, name, top = "lab8", "4713", "dshpc-no-range", two.third.top
+    with (
+        serving(two.third, top / "ssh", two.first.folder / "work") as client,
+        users_of_this_machine(name, ranges=False),
+    ):
+        number = str(pwd.getpwnam(name).pw_uid)
+        run(as_root("chown", name, str(top))).good()
+        own = replace(two, second=replace(two.third, uid=int(number)), client=client, node=node)
+        try:
+            made = own.add("--", "--simulate", "l4:1", host=f"{name}@{own.second.address}").good()
+            assert f"takes the jobs of {name} (user number {number}) alone" in made.stderr
+            assert (
+                f"Added: {node}, idle, gpu:l4:1: srun -w {node} --gres=gpu:1 passed" in made.stdout
+            )
+            assert f"{node} takes the jobs of {name} alone" in two.first.said("node", "list")
+
+            def srun(uid: str) -> Outcome:
+                become = (
+                    "setpriv",
+                    f"--reuid={uid}",
+                    f"--regid={uid}",
+                    "--clear-groups",
+                    "env",
+                    "HOME=/tmp",
+                )
+                line = (*become, "srun", "-w", node, "-D/tmp", "id", "-u")
+                return two.first.dshpc("exec", "--root", "--", *line)
+
+            for uid, user, owner in ((other, "bob", f"user number {number}"), (number, name, name)):
+                two.first.root("dshpc-node", "add-user", uid, uid, user)
+                told = srun(other)
+                assert told.code != 0
+                assert f"node {node} takes the jobs of {owner} alone" in told.stderr, told
+            assert srun(number).good().stdout == f"{number}\n"
+        finally:
+            run(own.second.argv(str(own.there / "dshpc"), "destroy", "--yes", "--stop-jobs", "--image",
+                                "--dir", str(own.there)))  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cluster import Outcome, wait_until
+from tests.integration.lan import needs_namespaces, network
 from tests.integration.test_builtin import own_user
 from tests.integration.test_builtin_cluster import User, installed
 
@@ -41,16 +42,10 @@ class PodmanUser(User):
         return super().run(program, *words, deadline_s=deadline_s, **env)
 
     def podman(self, *words: str) -> str:
-        who: dict[str, Any] = (
-            {} if self.uid == 0 else {"user": self.uid, "group": self.gid, "extra_groups": []}
-        )
         env = {"PATH": _PATH, "HOME": str(self.home), **dict(self.more)}
-        done = subprocess.run(
-            ["podman", *words], env=env, cwd=self.home, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=120, **who,
-        )  # fmt: skip
-        assert done.returncode == 0, (words, done)
-        return str(done.stdout)
+        done = self.started(["podman", *words], env, 120)
+        assert done.code == 0, (words, done)
+        return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +71,8 @@ def _file(path: Path, text: str) -> str:
 @contextlib.contextmanager
 def somebody(way: str, top: Path) -> Iterator[PodmanUser]:
     """Root with a storage of its own, or a user with a range of ids."""
-    with own_user("root" if way == "root" else "mapped", f"dshpc-pod-{way}") as (uid, gid):
+    is_root = way.startswith("root")
+    with own_user("root" if is_root else "mapped", f"dshpc-pod-{way}") as (uid, gid):
         home = top / f"podman-{way}"
         home.mkdir(mode=0o700)
         os.chown(home, uid, gid)
@@ -85,15 +81,15 @@ def somebody(way: str, top: Path) -> Iterator[PodmanUser]:
             way == "auto"
         ):  # DOCKER_HOST would name an engine; its usual socket is closed to this user
             more.append(("DOCKER_HOST", ""))
-        if way == "root":
+        if is_root:
             store = f'[storage]\ndriver = "overlay"\ngraphroot = "{home}/store"\nrunroot = "{home}/run"\n'
-            more.append(("CONTAINERS_STORAGE_CONF", _file(top / "storage.conf", store)))
+            more.append(("CONTAINERS_STORAGE_CONF", _file(top / f"{way}-storage.conf", store)))
         one = PodmanUser(way, uid, gid, top, home, f"dshpc-test-podman-{way}", more=tuple(more))
         try:
             yield one
         finally:
             one.run("dshpc", "destroy", "--yes", "--stop-jobs", "--image")
-            if way != "root":
+            if not is_root:
                 one.podman("system", "migrate")  # ends the process that holds its namespaces
                 shutil.rmtree(f"/tmp/podman-run-{uid}", ignore_errors=True)
             for mount in _mounts(home):
@@ -286,6 +282,33 @@ def test_it_listens_for_other_machines(user: PodmanUser) -> None:
     assert host == "host\n"
     conf = (user.folder / "config" / "slurm.conf").read_text()
     assert "LaunchParameters=enable_nss_slurm" in conf
+
+
+@pytest.mark.parametrize(("first", "second"), [("root-1", "user-2"), ("user-1", "root-2")])
+def test_a_machine_with_podman_joins_another(
+    podman: None, installed: Path, first: str, second: str
+) -> None:
+    """Root's and a user's, each in a network of its own; a job on both."""
+    needs_namespaces()
+    image = ("--engine", "podman", "--image-file", str(installed / "image.tar.xz"))
+    with (
+        network("p1", "p2") as (one, two),
+        somebody(first, installed) as ours,
+        somebody(second, installed) as theirs,
+    ):
+        controller, node = replace(ours, space=one.space), replace(theirs, space=two.space)
+        controller.configure(*image, "--simulate", "h100:1", "--listen", "eth0", deadline_s=400)
+        line, *_ = controller.dshpc("node", "token", "--once").splitlines()
+        joined = ("--join", line.split()[-1], "--node-name", "other", "--simulate", "t4:1")
+        into = ("--yes", "--json", "--dir", str(node.folder))
+        done = node.run("configure", *into, *image, *joined, deadline_s=400).good()
+        assert done.report["cluster"]["nodes"] == [
+            {"name": "other", "gres": "gpu:t4:1", "state": "idle"}
+        ]
+        there = controller.dshpc("srun", "-N2", "--gres=gpu:1", "-D", "/tmp", "hostname").split()
+        assert sorted(there) == sorted([controller.prefix, "other"])
+        node.dshpc("destroy", "--yes", "--stop-jobs")
+        controller.dshpc("destroy", "--yes", "--stop-jobs")
 
 
 def test_destroy_leaves_nothing(user: PodmanUser) -> None:

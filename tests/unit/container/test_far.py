@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.container import far
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.settings import Place, Settings, of_container
 from dshpc_setup.slurm import nodes
+from dshpc_setup.slurm.paths import Paths
 
 
 @given(st.text(max_size=3000))
@@ -43,3 +47,16 @@ def test_names_lead_to_addresses_and_others_stay() -> None:
     made = far.hosts_with(text, wanted)
     assert made == "127.0.0.1 localhost\n# lab2\n10.0.0.9 nas\n10.0.0.2 lab2\n10.0.0.1 lab\n"
     assert far.hosts_with(made, wanted) == made
+
+
+def test_a_node_goes_by_the_address_that_it_was_told_and_by_no_other(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    hosts, paths = tmp_path / "etc/hosts", Paths(str(tmp_path))
+    hosts.write_text("127.0.0.1 localhost\n10.0.0.1 dshpc\n")
+    here = Settings(listen="10.0.0.2", place=Place("worker", "lab2", controller="10.0.0.9"))
+    env = {**here.container_env(), **here.place.to_env()}
+    with pytest.raises(DshpcError, match="does not find where the controller"):
+        far.lead_to_controller(paths, of_container(env))
+    moved = [far.lead_to_controller(paths, of_container({**env, **here.live_env()})) for _ in "ab"]
+    assert moved == [True, False]
+    assert hosts.read_text() == "127.0.0.1 localhost\n10.0.0.9 dshpc\n"

@@ -133,7 +133,7 @@ def test_of_each_type_there_are_as_many_as_one_node_has(tmp_path: Path) -> None:
         "}, types = {\n"
         '   { "h100", 2 },\n'
         '   { "t4", 1 },\n'
-        "}, without_work = {\n"
+        "}, other_work = {\n"
         "}, owned = {\n"
         '}, work = ""\n'
         "}\n"
@@ -146,12 +146,14 @@ def test_of_each_type_there_are_as_many_as_one_node_has(tmp_path: Path) -> None:
 def test_nodes_with_another_work_folder_are_told_to_slurms_lua() -> None:
     far = replace(_offer("lab9", "a100"), own_work=True)
     assert nodes.table((_offer("lab"), far)).endswith(
-        '}, without_work = {\n   "lab9",\n}, owned = {\n}, work = ""\n}\n'
+        '}, other_work = {\n   { "lab9", { ["a100"] = 1 } },\n}, owned = {\n}, work = ""\n}\n'
     )
     assert 'work = "\\047\\034\\195\\164"' in nodes.table((replace(far, carried_work='/"ä'),))
 
 
-def test_nodes_of_one_user_are_told_to_slurms_lua(tmp_path: Path) -> None:
+def test_nodes_of_one_user_are_told_to_slurms_lua(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far = replace(_offer("lab9", "a100"), owner=4711)
     assert '\n}, owned = {\n   ["lab9"] = { 4711, "ada" },\n}' in nodes.table(
         (far,), {4711: "ada"}.__getitem__
@@ -159,8 +161,17 @@ def test_nodes_of_one_user_are_told_to_slurms_lua(tmp_path: Path) -> None:
     assert (far.takes(4711), far.takes(0), _offer("lab").takes(0)) == (True, False, True)
     paths = Paths(str(tmp_path))
     assert nodes.owned(paths) == {}
-    nodes.write(paths, replace(far, owner=4_000_000_000))
-    assert nodes.owned(paths) == {"lab9": "uid-4000000000"}
+    number = 4_000_000_000
+    nodes.write(paths, replace(far, owner=number))
+    assert nodes.owned(paths) == {"lab9": number}
+    lua = tmp_path / "var/lib/dshpc/state/nodes/gpus.lua"
+    assert f'["lab9"] = {{ {number}, "user number {number}" }}' in lua.read_text()
+    # He becomes known
+    monkeypatch.setattr("dshpc_setup.jobs.offer.login_of", {number: "ada"}.get)
+    nodes.name_owner(paths, number - 1)
+    assert '"ada"' not in lua.read_text()
+    nodes.name_owner(paths, number)
+    assert f'["lab9"] = {{ {number}, "ada" }}' in lua.read_text()
 
 
 def test_a_name_that_would_command_lua_is_none() -> None:

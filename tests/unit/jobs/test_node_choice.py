@@ -175,7 +175,9 @@ def test_a_node_of_another_user_is_not_chosen(
         assert ("lab9" in known) == there
         named = node_choice.all_of(OFFERS[0], folder, asked=request("lab9"))
         if uid == 4712:
-            with pytest.raises(DshpcError, match="Node lab9 takes the jobs of its owner alone"):
+            with pytest.raises(
+                DshpcError, match="Node lab9 takes the jobs of user number 4711 alone"
+            ):
                 node_choice.chosen(NOBODY, request("lab9"), named)
         else:
             assert node_choice.chosen(NOBODY, request("lab9"), named).node == "lab9"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,8 +15,8 @@ from dshpc_setup.join import client, cluster_facts, firewall, share
 from dshpc_setup.join.asking import Asking, refusal
 from dshpc_setup.join.messages import Code, Facts, Probe, Refused, Take
 from dshpc_setup.join.token import Token
-from dshpc_setup.machine import Read
-from dshpc_setup.project.folder import Project
+from dshpc_setup.machine import CommandResult, Read
+from dshpc_setup.project.folder import LIVE, Project
 from tests.unit.join.test_answering import FACTS
 
 
@@ -255,3 +255,25 @@ def test_an_answer_without_the_key_is_told_in_words(
     nowhere: Any = object()
     with pytest.raises(DshpcError, match="no join service of this version"):
         client.Join(Project(tmp_path), asking, FACTS, "10.0.0.2", "").connect(nowhere, "lab-slurm")
+
+
+@pytest.mark.parametrize("answer", ["ok", "changed"])
+def test_a_node_that_could_not_take_the_key_as_it_runs_starts_with_the_address_of_now(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = Asking(Token("10.0.0.1", 1, "0" * 64, "0" * 12, "0" * 32), "gpu2")
+    monkeypatch.setattr(Asking, "ask", lambda *_: {"given": "the key"})
+    monkeypatch.setattr(cluster_facts, "about", lambda *_: Take("24.11.5", 64030))
+    done = CommandResult((), "present", 0, f"{answer}\n", "", 0)
+    restarted: list[dict[str, Any]] = []
+    (tmp_path / "config").mkdir()
+    project, machine = Project(tmp_path), cast(Any, object())
+    project.write_json(LIVE, {"DSHPC_PARTITIONS": "a", "DSHPC_CONTROLLER": "10.0.0.9"})
+    monkeypatch.setattr("dshpc_setup.engine.containers.exec_in", lambda *_, **__: done)
+    monkeypatch.setattr(
+        "dshpc_setup.engine.containers.restart",
+        lambda *_: restarted.append(project.read_note(LIVE)),
+    )
+    client.Join(project, asking, FACTS, "10.0.0.2", "").connect(machine, "lab-slurm")
+    live = {"DSHPC_PARTITIONS": "a", "DSHPC_CONTROLLER": FACTS.address}
+    assert restarted == ([live] if answer == "changed" else [])

@@ -114,7 +114,10 @@ def test_a_node_on_another_machine() -> None:
     assert (found["hostname"], found["container_name"]) == ("lab2", "lab-slurm")
     environment = found["environment"]
     assert (environment["DSHPC_ROLE"], environment["DSHPC_NODE"]) == ("worker", "lab2")
-    assert environment["DSHPC_CONTROLLER"] == "10.0.0.1"
+    # What may change while its jobs run does not make the container anew
+    assert (environment["DSHPC_CONTROLLER"], environment["DSHPC_LISTEN"]) == ("elsewhere",) * 2
+    assert settings.live_env() == {"DSHPC_CONTROLLER": "10.0.0.1", "DSHPC_LISTEN": "eth0"}
+    assert settings.live_digests() == {}
     assert "key:/var/lib/dshpc/key" in found["volumes"]  # it is given the key there
     lines = slurm_conf(settings)
     assert "SlurmctldHost=lab" in lines

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from dshpc_setup.settings import Place, SettingsError, load, of_container
+from dshpc_setup.settings import ELSEWHERE, Place, SettingsError, load, of_container
 
 
 @pytest.mark.parametrize(
@@ -56,8 +58,10 @@ def test_several_nodes_here_and_other_machines_exclude_each_other() -> None:
 
 def test_a_container_knows_that_it_has_joined() -> None:
     place = Place("worker", "lab2", controller="10.0.0.1")
-    env = {"DSHPC_LISTEN": "eth0", **place.to_env()}
-    found = of_container(env)
-    assert found.place == place
+    here = load(flags={"listen": "eth0"}).joined(place)
+    env = {**here.container_env(), **place.to_env()}
+    found = of_container({**env, **here.live_env()})
+    assert (found.place, found.listen) == (place, "eth0")
+    assert of_container(env).place == replace(place, controller=ELSEWHERE)
     assert found.place.is_joined
     assert not of_container({**env, "DSHPC_ROLE": "controller"}).place.is_joined

@@ -49,7 +49,7 @@ def test_without_a_range_of_ids_it_takes_its_users_jobs_alone(
     told = fit(monkeypatch, "single", join)
     assert (join.owner, join.own_work) == (1000, True)
     assert told is not None
-    assert "takes the jobs of ada (uid 1000) alone" in told
+    assert "takes the jobs of ada (user number 1000) alone" in told
     assert "usermod --add-subuids" in told
 
 
