@@ -118,8 +118,16 @@ def _is_busy(machine: Machine) -> bool:
     return told is not None and float(told[1]) >= _BUSY
 
 
-def with_inside(known: CheckInput, asked: Ended) -> CheckInput:
-    """With the answer of a container that was asked early: an inspecting.Answer, or how it ended."""
+def with_inside(
+    machine: Machine, known: CheckInput, asked: Ended, again: Callable[[float], Ended]
+) -> CheckInput:
+    """With the answer of a container that was asked early: an inspecting.Answer, or how it ended.
+
+    Where none came in time on a machine that is busy, `again` asks once more, for so many times as long.
+    """
+    is_late = known.observed.inside is None and known.observed.inside_problem is None
+    if is_late and cluster.is_late(asked) and _is_busy(machine):
+        asked = again(_SLOW_TAKES)
     return replace(known, observed=cluster.with_inside(known.observed, asked))
 
 

@@ -17,7 +17,7 @@ from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.container.status import printable
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.engine.inspecting import INSIDE_S, Early, ask_inside, patience
+from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside, patience
 from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Ended, Machine, Say, earlier
@@ -149,6 +149,13 @@ def with_inside(observed: Observed, asked: Ended) -> Observed:
     if inside is not None:
         inside = replace(inside, errors=errors_of(seen.log))
     return replace(observed, inside=inside, inside_problem=problem or None)
+
+
+def is_late(asked: Ended) -> bool:
+    """Whether the container's answer did not come in time."""
+    return asked.state == "timeout" or any(
+        isinstance(answer, Answer) and answer.result.state == "timeout" for answer in asked.items
+    )
 
 
 def _status(machine: Machine, project: Project, found: Container) -> ClusterStatus:

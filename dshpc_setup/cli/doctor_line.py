@@ -7,7 +7,7 @@ takes as long as the looking.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.engine import inspecting
-from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine import CommandResult, Ended, Machine
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -90,15 +90,19 @@ def _looked(line: Line, machine: Machine, project: Project | None) -> _Looked:
         early = inspecting.Early(_described(machine, name), asking=True)
         found.append(_rest(line, machine, project, early))
 
-    said = machine.apart(
-        {"inside": lambda say: say(inspecting.ask_inside(machine, name, inside_s))},
-        deadline_s=inside_s,
-        meanwhile=rest,
-    )
+    def ask(slow: float = 1.0, meanwhile: Callable[[], object] | None = None) -> Ended:
+        takes_s = inside_s * slow
+        return machine.apart(
+            {"inside": lambda say: say(inspecting.ask_inside(machine, name, takes_s))},
+            deadline_s=takes_s,
+            meanwhile=meanwhile,
+        )["inside"]
+
+    said = ask(meanwhile=rest)
     from dshpc_setup.checkup import with_inside
 
     ((known, checks),) = found
-    return with_inside(known, said["inside"]), checks
+    return with_inside(machine, known, said, ask), checks
 
 
 def _rest(

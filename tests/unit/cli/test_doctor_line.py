@@ -6,7 +6,7 @@ import gc
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import cli
+from dshpc_setup.checkup import with_inside
 from dshpc_setup.cli import app, doctor_line
 from dshpc_setup.cli.checking import DoctorOptions
 from dshpc_setup.cli.doctor_line import Line, look, parsed
+from dshpc_setup.engine.inspecting import Answer
 from dshpc_setup.machine import CommandResult, Ended
 from dshpc_setup.project.folder import Project
 from tests.unit.cli.command_lines import any_words, well_formed
+from tests.unit.diagnose.known import known
+from tests.unit.engine.fake import FakeMachine
 from tests.unit.machine.in_place import InPlace
 
 HEALTHY = str(Path(__file__).parents[2] / "machines" / "workstation-rtx4090")
@@ -133,6 +137,34 @@ class Engine(InPlace):
 
 
 OBSERVE = "docker exec p-slurm dshpc-node observe"
+
+
+@pytest.mark.parametrize(
+    ("busy", "answer", "problem", "again"),
+    [
+        (True, "timeout", None, [3.0]),
+        (True, "present", None, []),
+        (False, "timeout", None, []),
+        (True, "timeout", "The container p-slurm is paused.", []),
+    ],
+)
+def test_a_late_answer_of_the_container_is_waited_for_on_a_busy_machine(
+    busy: bool, answer: str, problem: str | None, again: list[float]
+) -> None:
+    files = {"/proc/pressure/cpu": "some avg10=63.39 avg60=1.00 avg300=0.00 total=9"}
+    found = known("vm-no-gpu")
+    found = replace(found, observed=replace(found.observed, inside=None, inside_problem=problem))
+    said = Answer(CommandResult((), answer, None, "", "", 1.0), 5.0)  # type: ignore[arg-type]
+    asked: list[float] = []
+
+    def ask(slow: float) -> Ended:
+        asked.append(slow)
+        return Ended("timeout", (), None, 1.0)
+
+    with_inside(
+        FakeMachine(files=files if busy else {}), found, Ended("present", (said,), None, 1.0), ask
+    )
+    assert asked == again
 
 
 def test_the_container_is_asked_before_all_else_and_once(
