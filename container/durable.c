@@ -314,9 +314,9 @@ int slurm_send_only_node_msg(message *what)
 }
 
 /* A node that was away has not heard that its job was queued again. Where the job begins there as the node
- * comes back, slurmd still has the former run and refuses; it asks by itself for the job to be queued again,
- * and with that ends the former run. Upon the refusal slurmctld drains the node besides, for good, which is
- * fit: docs/decisions/0091-a-job-that-comes-back-to-its-node.md */
+ * comes back, slurmd still has the former run and refuses. It asks by itself for the job to be queued again,
+ * which ends the former run. slurmctld would also drain the node, until somebody resumes it (24.11.5), for
+ * nothing that is wrong with it: docs/decisions/0091-a-job-that-comes-back-to-its-node.md */
 unsigned slurm_get_return_code(unsigned short type, void *answer)
 {
 	unsigned found;
