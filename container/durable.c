@@ -13,6 +13,7 @@
  *   difftime()              by which that thread finds that the last write is five seconds ago
  *   link(FILE.new, FILE)    with which it puts a written file in place, and unlink(FILE.new) after it
  *   slurm_send_node_msg()   which sends each answer and each order
+ *   slurm_get_return_code() which reads what a node has answered
  *   assoc_mgr_get_admin_level_locked(), assoc_mgr_is_user_acct_coord(), assoc_mgr_user_list: see there
  * Compiled by tcc without headers, so that no compiler's worth of packages is needed for the image.
  */
@@ -83,6 +84,7 @@ enum {
 };
 
 #define API_24_11 42
+#define ESLURM_DUPLICATE_JOB_ID 2011 /* slurm/slurm_errno.h */
 #define WAIT_S 15
 #define KEEP_S 60 /* between two copies of the state */
 #define FILES 4
@@ -117,6 +119,7 @@ static int (*cond_timedwait)(condition *, mutex *, const timespec *), (*cond_bro
 static void (*schedule_job_save)(void);
 static int (*dump_all_job_state)(void);
 static int (*real_send)(int, message *), (*real_send_only)(message *);
+static unsigned (*real_return_code)(unsigned short, void *);
 static int (*real_admin_level)(void *, unsigned);
 static char (*real_is_coordinator)(void *, unsigned, char *, int);
 static void **users; /* Slurm's list of those that its accounting knows; NULL there: it keeps none */
@@ -162,6 +165,7 @@ static void find(void)
 	cond_broadcast = dlsym(RTLD_DEFAULT, "pthread_cond_broadcast");
 	real_send = dlsym(RTLD_NEXT, "slurm_send_node_msg");
 	real_send_only = dlsym(RTLD_NEXT, "slurm_send_only_node_msg");
+	real_return_code = dlsym(RTLD_NEXT, "slurm_get_return_code");
 	real_admin_level = dlsym(RTLD_NEXT, "assoc_mgr_get_admin_level_locked");
 	real_is_coordinator = dlsym(RTLD_NEXT, "assoc_mgr_is_user_acct_coord");
 	users = dlsym(RTLD_DEFAULT, "assoc_mgr_user_list");
@@ -307,6 +311,19 @@ int slurm_send_only_node_msg(message *what)
 {
 	before(what);
 	return real_send_only(what);
+}
+
+/* A node that was away has not heard that its job was queued again. Where the job begins there as the node
+ * comes back, slurmd still has the former run and refuses. It asks by itself for the job to be queued again,
+ * which ends the former run. slurmctld would also drain the node, until somebody resumes it (24.11.5), for
+ * nothing that is wrong with it: docs/decisions/0091-a-job-that-comes-back-to-its-node.md */
+unsigned slurm_get_return_code(unsigned short type, void *answer)
+{
+	unsigned found;
+
+	pthread_once(&once, find);
+	found = real_return_code(type, answer);
+	return enabled && found == ESLURM_DUPLICATE_JOB_ID ? 0 : found;
 }
 
 /* Whether a user is an operator of Slurm's, or one of an account's coordinators, asked by a thread that holds

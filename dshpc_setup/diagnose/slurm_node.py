@@ -68,6 +68,12 @@ def _drained(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
         cause = (
             f"It was drained for something that is over ({reason}), and only has to be taken back."
         )
+        if node.is_for("former_run"):
+            cause = (
+                "It was away as a job that ran there was queued again, and was given that job anew before it "
+                "had ended the former run. It refused, Slurm queued the job again and drained the node for "
+                "it: it only has to be taken back."
+            )
         return fault(cause, *evidence, fix=resume(node, automatic=True))
     return fault(
         f"The node was drained and takes no new jobs. The reason is: {reason}.",

@@ -25,6 +25,7 @@ class NodeReasons(NamedTuple):
     fewer_gres: str
     too_little: str  # memory, CPUs or disk
     restarted: str  # and others that a start puts right
+    former_run: str  # it was given a job that still ran there; one of `restarted`
     kill_failed: str
     program_failed: str  # group 1: Prolog or Epilog
     launch_failed: str

@@ -12,11 +12,12 @@ from dshpc_setup.slurm_releases.model import (
     Release,
 )
 
-# slurmctld's node_mgr.c, gres.c and job_mgr.c, slurmd's req.c, slurmstepd's mgr.c
+# slurmctld's node_mgr.c, gres.c, agent.c and job_mgr.c, slurmd's req.c, slurmstepd's mgr.c
 NODE = NodeReasons(
     fewer_gres=r"gres/\w+ count (?:reported lower|too low)",
     too_little=r"Low (?:RealMemory|TmpDisk|CPUs|socket\*core)",
     restarted=r"Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Reboot ASAP",
+    former_run=r"Duplicate jobid",
     kill_failed=r"Kill task failed",
     program_failed=r"(Prolog|Epilog) error\b",
     launch_failed=r"batch job complete failure",

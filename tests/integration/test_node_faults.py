@@ -189,6 +189,31 @@ def test_a_user_becomes_nobody_else_where_the_name_is_another_users(lab: Lab) ->
     assert member.root("stat", "-c", "%u", "/tmp/mine") == UID
 
 
+def test_a_node_that_still_has_the_former_run_of_a_job_stays_in_service(lab: Lab) -> None:
+    """The node was away as its job was queued again. It refuses the next run, and the job waits once more."""
+    first, member = lab.first, lab.others["lab2"]
+    ledger = first.folder / "work" / "again"
+    script = _JOB.format(ledger=ledger, seconds=5)
+    words = ("--parsable", "-w", "lab2", "--mem=10", "-o", "/dev/null", "--wrap", script)
+    job = first.said("sbatch", *words)
+    wait_until(ledger.exists, "it has begun", _BACK_S, lab.seen)
+    with member.unplugged():
+        first.root("scontrol", "update", "NodeName=lab2", "State=DOWN", "Reason=unplugged")
+        wait_until(lambda: lab.job_state(job) == "PENDING", "it is queued again", 60, lab.seen)
+        first.root("scontrol", "update", f"JobId={job}", "StartTime=now")
+        wait_until(lambda: "end" in ledger.read_text(), "its first run has ended", 60, lab.seen)
+    refused = f"Job {job} already running, do not launch second copy"
+    said = lambda: refused in member.dshpc("logs", "-n", "40").stdout  # noqa: E731
+    wait_until(said, "the node has refused it", 60, lab.seen)
+    wait_until(lambda: lab.job_state(job) == "PENDING", "it waits once more", 60, lab.seen)
+    assert lab.is_back("lab2"), lab.seen()
+    time.sleep(1.1)  # its credential is of another second than the end of the former run
+    first.root("scontrol", "update", f"JobId={job}", "StartTime=now")
+    wait_until(lambda: lab.job_state(job) == "COMPLETED", "it has ended", 60, lab.seen)
+    assert lab.is_back("lab2")
+    assert ledger.read_text().splitlines()[-1] == f"end {job} 2"
+
+
 # A random life
 
 
@@ -262,18 +287,7 @@ class Life:
             self.lab.join(node, token=token).good()
 
     def _settled(self) -> None:
-        """A controller that is killed within the second in which a job begins forgets that. Slurm begins
-        the job again where it still runs, and drains that node: as things are, a person resumes it.
-        """
-        sees = self.lab.first.dshpc  # the controller may be away
-
-        def back() -> bool:
-            for node in self.lab.others:
-                if sees("sinfo", "-h", "-n", node, "-o", "%E").stdout.strip() == "Duplicate jobid":
-                    sees("node", "resume", node)
-            return self.lab.all_back()
-
-        wait_until(back, "all are back", _BACK_S, self.lab.seen)
+        wait_until(self.lab.all_back, "all are back", _BACK_S, self.lab.seen)
 
     def count(self) -> None:
         """Each job has run to its end, and each of its runs began once."""

@@ -217,6 +217,8 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("drained-own", "DSH-SL-012", "is drained; dshpc:reconfigure"),
         ("drained-by-person", "DSH-SL-012", "is drained; ada drained it; new fan on Friday"),
         ("drained-who-not-known", "DSH-SL-012", "is drained; new fan on Friday"),
+        ("drained-former-run", "DSH-SL-012", "is drained; before it had ended the former run"),
+        ("drained-former-run-by-person", "DSH-SL-012", "is drained; ada drained it; Duplicate"),
         ("drained-fewer-gpus", "DSH-SL-013", "fewer GPUs; count reported lower; sees no GPU"),
         ("drained-low-memory", "DSH-SL-014", "Low RealMemory; RealMemory=58983; 31000; slurmd -C"),
         ("drained-low-cpus", "DSH-SL-014", "Low CPUs; CPUs=16"),
@@ -518,6 +520,8 @@ def test_what_could_not_be_asked_inside_is_not_well() -> None:
     [
         ("drained-own", True),
         ("drained-mended", True),
+        ("drained-former-run", True),
+        ("drained-former-run-by-person", False),
         ("drained-by-person", False),
         ("drained-unknown-reason", False),
         ("drained-who-not-known", False),
