@@ -153,7 +153,9 @@ def own_user(way: str, name: str = USER) -> Iterator[tuple[int, int]]:
             entry = pwd.getpwnam(name)
             yield entry.pw_uid, entry.pw_gid
         finally:
-            subprocess.run(["userdel", name], check=False, capture_output=True)
+            # Podman may clean up behind a container that has ended, and leave a process that holds namespaces
+            subprocess.run(["pkill", "-KILL", "-u", name], check=False, capture_output=True)
+            subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
 
 
 def left(own: Own, place: str) -> list[str]:
