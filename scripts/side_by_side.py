@@ -24,6 +24,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import pytest
+
 # In the terminal's session, where sudo remembers, and not among those that its Ctrl-C reaches
 _OWN_GROUP: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
@@ -75,6 +77,7 @@ def _run(lines: Sequence[str], arguments: Sequence[str]) -> list[int]:
     return codes
 
 
+@pytest.hookimpl(trylast=True)  # what a test has put in the place of functions is gone by then
 def pytest_runtest_teardown(item: Any) -> None:
     """A hook of tests/conftest.py: behind a test that took the interrupt for its own no other begins."""
     if (interrupted := os.environ.get(_INTERRUPTED)) and os.path.exists(interrupted):

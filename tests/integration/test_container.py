@@ -162,7 +162,7 @@ def test_a_first_start_ends_with_a_job_that_ran(node: Node) -> None:
     assert "SIMULATED" in log
     assert "srun --gres=gpu:1 true passed" in log
     assert node.exec("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0"
-    assert node.exec(HEALTH) == "Node node is idle."
+    until(lambda: node.exec(HEALTH) == "Node node is idle.")  # that job completes
 
 
 def test_it_has_the_least_rights_and_a_key_that_only_slurm_reads(node: Node) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,12 @@ def test_whose_containers_nobody_else_sees(
     own = os.geteuid()
     refusals.need_own_engine(str(tmp_path), {"engine": "builtin"})  # one's own
     monkeypatch.setattr("os.geteuid", lambda: me)
-    monkeypatch.setattr("os.stat", lambda _: os.stat_result((0, 0, 0, 0, own + 7, 0, 0, 0, 0, 0)))
+    of_another, stat = os.stat_result((0, 0, 0, 0, own + 7, 0, 0, 0, 0, 0)), os.stat
+
+    def seen(path: Any, **more: Any) -> os.stat_result:
+        return of_another if path == f"{tmp_path}/.dshpc" else stat(path, **more)
+
+    monkeypatch.setattr("os.stat", seen)
     try:
         refusals.need_own_engine(str(tmp_path), {"engine": engine})
     except DshpcError as error:
