@@ -114,7 +114,7 @@ def test_unknown_flags_and_commands() -> None:
         ("configure-environment", ("--simulat", "h100:2"), "--simulat"),
         ("dshpc", ("configure", "--nonsense"), "--nonsense"),
         ("dshpc", ("confgure",), "confgure"),
-        ("dshpc", ("config", "unset"), "'names'"),
+        ("dshpc", ("config", "unset"), "'NAME...'"),
     ):
         outcome = run(command(program, *arguments))
         assert (outcome.code, outcome.stdout) == (64, ""), arguments
