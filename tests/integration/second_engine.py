@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 
-from tests.integration.cluster import as_root, docker, new_folder, remove_folder, run, wait_until
+from tests.integration.cluster import (
+    as_root,
+    docker,
+    new_folder,
+    one_at_a_time,
+    remove_folder,
+    run,
+    wait_until,
+)
 
 _BRIDGE = "dshpc-test0"
 
@@ -13,19 +22,23 @@ _BRIDGE = "dshpc-test0"
 class SecondEngine:
     """Runs in a `with` and has one image of the first engine's; `host` is its endpoint.
 
-    It has a bridge of its own that leads nowhere: with `--bridge none` it would take docker0 away.
+    It has a bridge of its own that leads nowhere: with `--bridge none` it would take docker0 away. There is
+    one such engine at a time: tests of two lines have one.
     """
 
     def __init__(self, image: str) -> None:
         self._image = image
         self._top = new_folder("engine")
         self.host = f"unix://{self._top}/s"
+        self._alone = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> SecondEngine:
-        run(as_root("ip", "link", "delete", _BRIDGE))  # of a run that crashed
-        run(as_root("ip", "link", "add", _BRIDGE, "type", "bridge")).good()
-        run(as_root("ip", "address", "add", "198.51.100.1/29", "dev", _BRIDGE)).good()
+        self._alone.enter_context(one_at_a_time("engine"))
         try:
+            run(as_root("ip", "link", "delete", _BRIDGE))  # of a run that crashed
+            run(as_root("ip", "link", "add", _BRIDGE, "type", "bridge")).good()
+            run(as_root("ip", "address", "add", "198.51.100.1/29", "dev", _BRIDGE)).good()
             self.start()
             archive = str(self._top / "image.tar")
             docker("save", "--output", archive, self._image)
@@ -36,14 +49,15 @@ class SecondEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(60)
-        # a shim outlives the engine that was killed, and its container with it
-        for shim in run(["pgrep", "-f", f"containerd-shim.*{self._top}/"]).stdout.split():
-            _kill_tree(int(shim))
-        remove_folder(self._top)
-        run(as_root("ip", "link", "delete", _BRIDGE)).good()
+        with self._alone:
+            if self._process is not None and self._process.poll() is None:
+                self._process.terminate()
+                self._process.wait(60)
+            # a shim outlives the engine that was killed, and its container with it
+            for shim in run(["pgrep", "-f", f"containerd-shim.*{self._top}/"]).stdout.split():
+                _kill_tree(int(shim))
+            remove_folder(self._top)
+            run(as_root("ip", "link", "delete", _BRIDGE)).good()
 
     def start(self) -> None:
         """Until it answers; its containers with a policy for it are started again."""
@@ -67,6 +81,7 @@ class SecondEngine:
 
     def kill(self) -> None:
         """By SIGKILL, with what it has started itself."""
+        assert self._process is not None
         _kill_tree(self._process.pid)
         self._process.wait(30)
         # Its containerd is a zombie for ever where process 1 reaps none, and would count as alive
