@@ -278,7 +278,8 @@ class Life:
         self.addresses += 1
         self.lab.first.said("node", "token", "--revoke")
         self.lab.first = self.lab.first.move(address(self.addresses))
-        self.lab.first.said("restart", "--stop-jobs", "--yes")
+        done = self.lab.first.dshpc("restart", "--stop-jobs", "--yes")
+        assert re.search("(?m)^Start +ready$", done.stdout), done  # 2 where a node was away before
         self._join_all()
 
     def _join_all(self) -> None:
