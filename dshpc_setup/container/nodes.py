@@ -163,8 +163,7 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
     most: dict[str, int] = {}
     names: dict[str, list[str]] = {}
     for offer in offered:
-        counts = Counter(gpu.slurm_type for gpu in offer.gpus)
-        most |= {kind: max(count, most.get(kind, 0)) for kind, count in counts.items()}
+        most |= {kind: max(count, most.get(kind, 0)) for kind, count in _counts(offer).items()}
         for said, types in offer.aliases.items():
             known = names.setdefault(said, [])
             known += [it for it in types if it not in known]
@@ -172,7 +171,7 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
     lines = [f"   [{_quoted(said)}] = {{ {_listed(kinds)} }}," for said, kinds in plain.items()]
     rows = [f"   {{ {_quoted(kind)}, {count} }}," for kind, count in most.items()]
     without = [
-        f"   {{ {_quoted(each.node)}, {{ {_counted(each)} }} }},"
+        f"   {{ {_quoted(each.node)}, {{ {_lua_counts(each)} }} }},"
         for each in offered
         if each.own_work
     ]
@@ -197,9 +196,13 @@ def table(offered: Sequence[Offer], user: Callable[[int], str] = str) -> str:
     return "\n".join(tables)
 
 
-def _counted(offer: Offer) -> str:
-    counts = Counter(gpu.slurm_type for gpu in offer.gpus)
-    return ", ".join(f"[{_quoted(kind)}] = {count}" for kind, count in counts.items())
+def _counts(offer: Offer) -> Counter[str]:
+    """GPUs of each of Slurm's types."""
+    return Counter(gpu.slurm_type for gpu in offer.gpus)
+
+
+def _lua_counts(offer: Offer) -> str:
+    return ", ".join(f"[{_quoted(kind)}] = {count}" for kind, count in _counts(offer).items())
 
 
 def _escaped(text: str) -> str:

@@ -73,6 +73,12 @@ class Member:
         """What a command of container root that has to succeed prints."""
         return self.said("exec", "--root", "--", *words)
 
+    def user(self, uid: str, *words: str) -> Outcome:
+        """A command of a user of the cluster's, in the container."""
+        ids = (f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+        become = ("setpriv", *ids, "env", "HOME=/tmp")
+        return self.dshpc("exec", "--root", "--", *become, *words)
+
     def engine(self, *words: str) -> str:
         """What a command of that machine's engine that has to succeed prints."""
         return run(self.argv(*BUILTIN.client.program, *words)).good().stdout.strip()

@@ -50,15 +50,7 @@ class Lan:
 
     def user(self, uid: str, *words: str) -> Outcome:
         """A command of a user of the cluster's, in the controller's container."""
-        become = (
-            "setpriv",
-            f"--reuid={uid}",
-            f"--regid={uid}",
-            "--clear-groups",
-            "env",
-            "HOME=/tmp",
-        )
-        return self.first.dshpc("exec", "--root", "--", *become, *words)
+        return self.first.user(uid, *words)
 
     def add_user(self, name: str) -> str:
         """What is said as the user submits for the first time."""

@@ -445,16 +445,7 @@ def test_a_machine_of_a_user_without_a_range_of_ids(two: Two) -> None:
             assert f"{node} takes the jobs of {name} alone" in two.first.said("node", "list")
 
             def srun(uid: str) -> Outcome:
-                become = (
-                    "setpriv",
-                    f"--reuid={uid}",
-                    f"--regid={uid}",
-                    "--clear-groups",
-                    "env",
-                    "HOME=/tmp",
-                )
-                line = (*become, "srun", "-w", node, "-D/tmp", "id", "-u")
-                return two.first.dshpc("exec", "--root", "--", *line)
+                return two.first.user(uid, "srun", "-w", node, "-D/tmp", "id", "-u")
 
             for uid, user, owner in ((other, "bob", f"user number {number}"), (number, name, name)):
                 two.first.root("dshpc-node", "add-user", uid, uid, user)
